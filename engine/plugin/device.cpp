@@ -1,0 +1,189 @@
+// See device.h.
+#include "engine/plugin/device.h"
+
+#include <mutex>
+
+#include "engine/plugin/node_desc.h"
+
+extern "C" const eb_backend_table* eb_cpu_backend(void);  // linked in; the engine sees nothing else of it
+
+namespace eng {
+namespace {
+
+eb_error no_error() { return {sizeof(eb_error), 0, {0}}; }
+std::string text(const eb_string& s) { return s.data ? std::string(s.data, s.length) : std::string(); }
+
+std::vector<const eb_backend_table*>& registry() {
+  static std::vector<const eb_backend_table*> list{eb_cpu_backend()};
+  return list;
+}
+
+}  // namespace
+
+const std::vector<const eb_backend_table*>& backends() { return registry(); }
+void register_backend(const eb_backend_table* table) { registry().push_back(table); }
+
+Status to_status(int32_t code, const eb_error& error, const std::string& what) {
+  if (code == EB_OK) return {};
+  std::string message = what + ": " + (error.message[0] ? error.message : "backend error " + std::to_string(code));
+  return Status(code == EB_UNSUPPORTED ? Code::kUnsupported : Code::kDevice, message);
+}
+
+Result<std::shared_ptr<Device>> Device::open(const std::string& name, const DeviceOptions& options) {
+  const size_t colon = name.find(':');
+  const std::string kind = name.substr(0, colon);
+  std::string known;
+  for (const eb_backend_table* b : backends()) {
+    known += (known.empty() ? "" : ", ") + text(b->name);
+    if (text(b->name) != kind) continue;
+    int32_t index = 0;
+    if (colon != std::string::npos) {
+      const std::string number = name.substr(colon + 1);
+      if (number.empty() || number.size() > 4 || number.find_first_not_of("0123456789") != std::string::npos)
+        return usage_error("device '", name, "': wanted a form like ", kind, ":0");
+      index = std::stoi(number);
+    }
+    return open(b, index, options);
+  }
+  return usage_error("device '", name, "': there is no backend '", kind, "'; there are: ", known);
+}
+
+Result<std::shared_ptr<Device>> Device::open(const eb_backend_table* backend, int32_t index, const DeviceOptions& options) {
+  std::shared_ptr<Device> d(new Device);
+  d->backend_ = backend;
+  eb_error error = no_error();
+  eb_device_info info{};
+  info.struct_size = sizeof info;
+  ENG_TRY(to_status(backend->core->device_info(index, &info, &error), error, text(backend->name) + " device " + std::to_string(index)));
+  d->name_ = text(info.name);
+  if (info.unavailable.length) return device_error("device ", d->name_, " cannot be used: ", text(info.unavailable));
+  d->capabilities_ = info.capabilities;
+  if (info.alignment) d->alignment_ = info.alignment;
+  eb_device_options o{sizeof(eb_device_options), options.threads, options.deterministic ? 1 : 0};
+  ENG_TRY(to_status(backend->core->open_device(index, &o, &d->device_, &error), error, "device " + d->name_));
+  ENG_TRY(to_status(backend->streams->create(d->device_, &d->stream_, &error), error, "stream on " + d->name_));
+  return d;
+}
+
+Device::~Device() {
+  if (stream_) backend_->streams->destroy(stream_);
+  if (device_) backend_->core->close_device(device_);
+}
+
+Status Device::synchronize(int64_t timeout_ms) {
+  eb_error error = no_error();
+  const int32_t code = backend_->streams->synchronize(stream_, timeout_ms, &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+Status Device::copy_to_device(void* to, const void* from, uint64_t bytes) {
+  eb_error error = no_error();
+  const int32_t code = backend_->memory->copy_to_device(stream_, to, from, bytes, &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+Status Device::copy_to_host(void* to, const void* from, uint64_t bytes) {
+  eb_error error = no_error();
+  const int32_t code = backend_->memory->copy_to_host(stream_, to, from, bytes, &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+Status Device::copy_on_device(void* to, const void* from, uint64_t bytes) {
+  eb_error error = no_error();
+  const int32_t code = backend_->memory->copy_on_device(stream_, to, from, bytes, &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+Status Device::fill_zero(void* to, uint64_t bytes) {
+  eb_error error = no_error();
+  const int32_t code = backend_->memory->fill_zero(stream_, to, bytes, &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+
+Result<DeviceBuffer> DeviceBuffer::allocate(const std::shared_ptr<Device>& device, uint64_t bytes) {
+  DeviceBuffer b;
+  eb_error error = no_error();
+  ENG_TRY(to_status(device->backend().memory->allocate(device->handle(), bytes, &b.data_, &error), error, device->name()));
+  b.device_ = device;
+  b.bytes_ = bytes;
+  return b;
+}
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+DeviceBuffer::~DeviceBuffer() {
+  if (data_) device_->backend().memory->release(device_->handle(), data_);
+}
+
+// The first descriptor that takes the node; `refusals` gets the reasons of those before it.
+static const eb_kernel_desc* choose(Device& device, const eb_node& node, std::string* refusals) {
+  const eb_backend_table& b = device.backend();
+  for (uint32_t i = 0; i < b.kernel_count; ++i) {
+    const eb_kernel_desc* d = b.kernels[i];
+    if (text(d->op_type) != text(node.op_type) || text(d->domain) != text(node.domain)) continue;
+    if (node.opset < d->opset_min || (d->opset_max && node.opset > d->opset_max)) {
+      *refusals += "; " + text(d->name) + ": opset " + std::to_string(node.opset) + " is not handled";
+      continue;
+    }
+    eb_error error = no_error();
+    if (d->can_run(d, device.handle(), &node, &error) == EB_OK) return d;
+    *refusals += "; " + text(d->name) + ": " + error.message;
+  }
+  if (refusals->empty()) *refusals = "; it has no kernel for this operator";
+  return nullptr;
+}
+
+static Status check_rank(const Graph& graph, const Node& node) {
+  for (const auto* list : {&node.inputs, &node.outputs})
+    for (ValueId v : *list)
+      if (v != kNoValue && graph.value(v).shape.size() > EB_MAX_RANK)
+        return unsupported(graph.label(node), ": '", graph.value(v).name, "' has ", graph.value(v).shape.size(), " dimensions; at most ", EB_MAX_RANK, " are handled");
+  return {};
+}
+
+Result<DeviceKernel> DeviceKernel::create(const std::shared_ptr<Device>& device, const Graph& graph, const Node& node,
+                                          const std::vector<std::vector<int64_t>>& strides) {
+  ENG_TRY(check_rank(graph, node));
+  NodeDesc desc(graph, node, strides);
+  std::string refusals;
+  DeviceKernel k;
+  k.descriptor_ = choose(*device, desc.get(), &refusals);
+  k.label_ = graph.label(node);
+  if (!k.descriptor_) return unsupported(k.label_, ": ", device->name(), " cannot run it", refusals);
+  eb_error error = no_error();
+  k.device_ = device;
+  ENG_TRY(to_status(k.descriptor_->create(k.descriptor_, device->handle(), &desc.get(), &k.kernel_, &error), error, k.label_));
+  ENG_TRY(to_status(k.descriptor_->workspace(k.kernel_, &k.workspace_, &error), error, k.label_));
+  k.implementation_ = text(k.descriptor_->name);
+  k.aliases_.assign(k.descriptor_->aliases, k.descriptor_->aliases + k.descriptor_->alias_count);
+  return k;
+}
+
+DeviceKernel& DeviceKernel::operator=(DeviceKernel&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(kernel_, other.kernel_);
+  std::swap(workspace_, other.workspace_);
+  std::swap(implementation_, other.implementation_);
+  std::swap(label_, other.label_);
+  std::swap(aliases_, other.aliases_);
+  return *this;
+}
+DeviceKernel::~DeviceKernel() {
+  if (kernel_) descriptor_->destroy(kernel_);
+}
+
+Status DeviceKernel::run(const void* const* inputs, void* const* outputs, void* workspace) {
+  eb_error error = no_error();
+  const int32_t code = descriptor_->run(kernel_, device_->stream(), inputs, outputs, workspace, &error);
+  return code == EB_OK ? Status() : to_status(code, error, label_);
+}
+
+Status can_run(Device& device, const Graph& graph, const Node& node) {
+  ENG_TRY(check_rank(graph, node));
+  NodeDesc desc(graph, node, {});
+  std::string refusals;
+  if (choose(device, desc.get(), &refusals)) return {};
+  return unsupported(graph.label(node), ": ", device.name(), " cannot run it", refusals);
+}
+
+}  // namespace eng

@@ -1,0 +1,105 @@
+// Backends and their devices, seen from the engine: owning handles around the ABI's functions, whose error codes become
+// Status. The CPU backend and loaded plugins are the same thing here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/abi/backend_abi.h"
+#include "graph/ir/graph.h"
+
+namespace eng {
+
+struct DeviceOptions {
+  int threads = 0;  // 0: as many as the machine has
+  bool deterministic = false;
+};
+
+// An open device with one in-order stream. Keep it (shared) as long as buffers and kernels made from it.
+class Device {
+ public:
+  // `name` is "cpu:0", "cuda:1", ...; "cpu" means "cpu:0". Unknown names list the known ones.
+  static Result<std::shared_ptr<Device>> open(const std::string& name, const DeviceOptions& options = {});
+  static Result<std::shared_ptr<Device>> open(const eb_backend_table* backend, int32_t index, const DeviceOptions& options = {});
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const eb_backend_table& backend() const { return *backend_; }
+  const std::string& name() const { return name_; }
+  uint64_t alignment() const { return alignment_; }
+  bool prefers_channels_last() const { return capabilities_ & EB_CAP_CHANNELS_LAST; }
+  bool host_visible() const { return capabilities_ & EB_CAP_HOST_VISIBLE; }
+  eb_device* handle() const { return device_; }
+  eb_stream* stream() const { return stream_; }
+  // Waits for everything enqueued; gives the first error of it. timeout_ms < 0: no limit.
+  Status synchronize(int64_t timeout_ms = -1);
+  Status copy_to_device(void* to, const void* from, uint64_t bytes);   // enqueues
+  Status copy_to_host(void* to, const void* from, uint64_t bytes);     // enqueues
+  Status copy_on_device(void* to, const void* from, uint64_t bytes);   // enqueues
+  Status fill_zero(void* to, uint64_t bytes);                          // enqueues
+
+ private:
+  Device() = default;
+  const eb_backend_table* backend_ = nullptr;
+  eb_device* device_ = nullptr;
+  eb_stream* stream_ = nullptr;
+  std::string name_;
+  uint64_t alignment_ = 64, capabilities_ = 0;
+};
+
+// Backends known to the process: the linked-in CPU backend, then loaded plugins. See load_backend in loader.h.
+const std::vector<const eb_backend_table*>& backends();
+void register_backend(const eb_backend_table* table);
+
+// One block of device memory.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  static Result<DeviceBuffer> allocate(const std::shared_ptr<Device>& device, uint64_t bytes);
+  DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+  void* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  void* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// A kernel made for one node on one device.
+class DeviceKernel {
+ public:
+  // Takes the first descriptor that can run the node; the error lists every refusal with its reason. Operand strides come
+  // from Value::layout unless `strides` (inputs then outputs, empty entries: from the layout) says otherwise.
+  static Result<DeviceKernel> create(const std::shared_ptr<Device>& device, const Graph& graph, const Node& node,
+                                     const std::vector<std::vector<int64_t>>& strides = {});
+  DeviceKernel(DeviceKernel&& other) noexcept { *this = std::move(other); }
+  DeviceKernel& operator=(DeviceKernel&& other) noexcept;
+  ~DeviceKernel();
+  uint64_t workspace() const { return workspace_; }
+  const std::string& implementation() const { return implementation_; }
+  const std::vector<eb_alias>& aliases() const { return aliases_; }
+  // Enqueues; pointers per input and output of the node, null where omitted.
+  Status run(const void* const* inputs, void* const* outputs, void* workspace);
+
+ private:
+  DeviceKernel() = default;
+  std::shared_ptr<Device> device_;
+  const eb_kernel_desc* descriptor_ = nullptr;
+  eb_kernel* kernel_ = nullptr;
+  uint64_t workspace_ = 0;
+  std::string implementation_, label_;
+  std::vector<eb_alias> aliases_;
+};
+
+// Whether some kernel of the backend takes the node; the reasons of all refusals otherwise.
+Status can_run(Device& device, const Graph& graph, const Node& node);
+
+Status to_status(int32_t code, const eb_error& error, const std::string& what);
+
+}  // namespace eng
