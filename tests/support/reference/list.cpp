@@ -1,0 +1,26 @@
+// The list of reference files: one line each. See reference.h.
+#include "tests/support/reference/reference.h"
+
+#define ENG_REFERENCE_FILES(X) \
+  X(identity)
+
+namespace eng::test {
+
+#define ENG_DECLARE(stem) std::span<const RefDef> stem##_reference();
+ENG_REFERENCE_FILES(ENG_DECLARE)
+#undef ENG_DECLARE
+
+const RefDef* find_reference(const std::string& domain, const std::string& op) {
+  static const std::map<std::pair<std::string, std::string>, const RefDef*> by_name = [] {
+    std::map<std::pair<std::string, std::string>, const RefDef*> m;
+#define ENG_ADD(stem) \
+  for (const RefDef& d : stem##_reference()) m[{d.domain, d.op}] = &d;
+    ENG_REFERENCE_FILES(ENG_ADD)
+#undef ENG_ADD
+    return m;
+  }();
+  auto it = by_name.find({domain, op});
+  return it == by_name.end() ? nullptr : it->second;
+}
+
+}  // namespace eng::test
