@@ -26,6 +26,9 @@ struct SampleSpec {
 enum class ClassMode : uint8_t { kSparse, kCategorical, kBinary, kNone };
 Result<ClassMode> class_mode_from(const std::string& name);
 std::string name_of(ClassMode mode);
+// Type and shape of a class label in this form, and one label written in it. An error for kBinary with other than two classes.
+Result<SampleSpec> class_label_spec(ClassMode mode, int64_t class_count);
+void write_class_label(ClassMode mode, int64_t class_count, int64_t label, std::byte* out);
 
 // Which variant of a sample is wanted: augmentation is a function of (seed, epoch, sample).
 struct SampleKey {
