@@ -1,0 +1,120 @@
+// See adapters.h: the table, and the helpers of its functions.
+#include "importers/onnx/adapters.h"
+
+#include <cstring>
+
+namespace eng::onnx_adapters {
+namespace {
+
+constexpr int64_t kAlways = INT64_MAX;
+
+struct Row {
+  const char* op_type;
+  int64_t below;  // the function applies to opsets below this one
+  Status (*apply)(Raise&);
+};
+
+constexpr Row kRows[] = {
+    {"BatchNormalization", 14, batch_normalization},  // spatial; five outputs instead of training_mode
+    {"Clip", 11, clip},                               // min, max: attributes
+    {"DFT", 20, dft},                                 // axis: attribute
+    {"Dropout", 10, dropout_mask},                    // mask of the data's type
+    {"Dropout", 12, dropout},                         // ratio: attribute
+    {"GridSample", 20, grid_sample},                  // names of the modes
+    {"GroupNormalization", 21, group_normalization},  // scale and bias by group
+    {"Hardmax", 13, softmax},                         // flattens to a matrix
+    {"LogSoftmax", 13, softmax},
+    {"Pad", 11, pad},                                 // pads, value: attributes
+    {"ReduceL1", 18, reduce},                         // axes: attribute
+    {"ReduceL2", 18, reduce},
+    {"ReduceLogSum", 18, reduce},
+    {"ReduceLogSumExp", 18, reduce},
+    {"ReduceMax", 18, reduce},
+    {"ReduceMean", 18, reduce},
+    {"ReduceMin", 18, reduce},
+    {"ReduceProd", 18, reduce},
+    {"ReduceSum", 13, reduce},
+    {"ReduceSumSquare", 18, reduce},
+    {"Upsample", 10, upsample},                       // becomes Resize
+    {"Resize", 11, resize_10},                        // two inputs, asymmetric
+    {"Resize", kAlways, resize_inputs},               // empty roi, scales or sizes are omitted ones
+    {"RoiAlign", 16, roi_align},                      // half-pixel shift
+    {"Scatter", 11, scatter},                         // becomes ScatterElements
+    {"Slice", 10, slice},                             // starts, ends, axes: attributes
+    {"Softmax", 13, softmax},
+    {"Split", 13, split_sizes},                       // split: attribute
+    {"Split", 18, split_count},                       // num_outputs not written
+    {"Squeeze", 13, squeeze},                         // axes: attribute
+    {"TopK", 10, top_k},                              // k: attribute
+    {"Unsqueeze", 13, squeeze},
+};
+
+}  // namespace
+
+bool has_adapter(const std::string& op_type, int64_t opset) {
+  for (const Row& row : kRows)
+    if (op_type == row.op_type && opset < row.below) return true;
+  return false;
+}
+
+Status raise(Raise& r) {
+  for (const Row& row : kRows)
+    if (r.opset < row.below && r.node.op_type == row.op_type) ENG_TRY(row.apply(r));
+  return {};
+}
+
+void Raise::set_input(size_t i, ValueId v) {
+  if (node.inputs.size() <= i) node.inputs.resize(i + 1, kNoValue);
+  node.inputs[i] = v;
+}
+
+DType Raise::data_type() const {
+  const ValueId v = input(0);
+  return v != kNoValue && graph.value(v).dtype != DType::kUndefined ? graph.value(v).dtype : DType::kFloat32;
+}
+
+std::string Raise::base() const {
+  for (ValueId v : node.outputs)
+    if (v != kNoValue) return graph.value(v).name;
+  return node.name.empty() ? node.op_type : node.name;
+}
+
+ValueId Raise::constant(const char* suffix, Tensor content) {
+  return graph.add_tensor(base() + "/" + suffix, std::move(content), Role::kConstant);
+}
+
+ValueId Raise::before(const char* op_type, std::vector<ValueId> inputs, const char* suffix, Attributes attributes) {
+  Node n;
+  n.op_type = op_type;
+  n.name = node.name.empty() ? "" : node.name + "/" + suffix;
+  n.inputs = std::move(inputs);
+  n.attributes = std::move(attributes);
+  n.outputs = {graph.add_value(base() + "/" + suffix)};
+  return graph.node(graph.add_node(std::move(n))).outputs[0];
+}
+
+ValueId Raise::divert_output(size_t i, const char* suffix) {
+  const ValueId helper = graph.add_value(base() + "/" + suffix, graph.value(node.outputs[i]).dtype);
+  node.outputs[i] = helper;
+  return helper;
+}
+
+void Raise::behind(const char* op_type, std::vector<ValueId> inputs, ValueId output, Attributes attributes) {
+  Node n;
+  n.op_type = op_type;
+  n.name = node.name.empty() ? "" : node.name + "/" + op_type;
+  n.inputs = std::move(inputs);
+  n.outputs = {output};
+  n.attributes = std::move(attributes);
+  after.push_back(std::move(n));
+}
+
+Status Raise::error(const std::string& what) const { return invalid(graph.label(node), " (opset ", opset, "): ", what); }
+
+void ints_to_input(Raise& r, const char* attribute, size_t i) {
+  const std::vector<int64_t> values = r.node.attributes.get_ints(attribute);
+  r.node.attributes.erase(attribute);
+  if (!values.empty()) r.set_input(i, r.ints(attribute, values));
+}
+
+}  // namespace eng::onnx_adapters
