@@ -35,7 +35,7 @@ exec 9>"$cache/lock"
 flock -n 9 || { say "waiting for another set-up in $cache"; flock 9; }
 
 PACKAGES="g++ make ninja-build ccache git ca-certificates unzip python3 python3-venv pkg-config
-  libprotobuf-dev protobuf-compiler libeigen3-dev libpng-dev libturbojpeg0-dev libjpeg62-turbo-dev libhdf5-dev
+  libprotobuf-dev protobuf-compiler libeigen3-dev libpng-dev libturbojpeg0-dev libjpeg62-turbo-dev libhdf5-dev zlib1g-dev
   libopenmpi-dev openmpi-bin libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev doctest-dev"
 
 missing=
