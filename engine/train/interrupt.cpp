@@ -1,0 +1,27 @@
+// See interrupt.h. The handler only stores a number and restores the default action.
+#include "engine/train/interrupt.h"
+
+#include <csignal>
+
+namespace eng {
+namespace {
+
+volatile std::sig_atomic_t signal_seen = 0;
+
+void on_signal(int number) { signal_seen = number; }
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int interrupt_signal() { return signal_seen; }
+void clear_interrupt() { signal_seen = 0; }
+
+}  // namespace eng

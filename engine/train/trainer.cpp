@@ -1,0 +1,241 @@
+// See trainer.h. Files are in trainer_files.cpp.
+#include "engine/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "engine/train/interrupt.h"
+
+namespace eng {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Feeds a batch; its tensors must stay until the next fetch.
+Status feed(CompiledStep& compiled, const Batch& batch) {
+  for (size_t i = 0; i < compiled.feeds.size(); ++i) ENG_TRY(compiled.program->feed(compiled.step.inputs[i], batch.inputs[compiled.feeds[i]]));
+  return compiled.program->feed(compiled.step.labels, batch.labels);
+}
+
+// Loss and number of right answers (0 where there is none) of the step that just ran.
+Status fetch(CompiledStep& compiled, double& loss, int64_t& correct) {
+  Tensor host;
+  ENG_TRY(compiled.program->fetch(compiled.step.loss, host));
+  loss = host.at(0);
+  correct = 0;
+  if (compiled.step.correct == kNoValue) return {};
+  Tensor count;
+  ENG_TRY(compiled.program->fetch(compiled.step.correct, count));
+  correct = static_cast<int64_t>(count.at(0));
+  return {};
+}
+
+}  // namespace
+
+Trainer::Trainer(ModelSteps& steps, DataPipeline& training, DataPipeline* validation, FitOptions options, TrainObserver* observer,
+                 WriteModel write_model, Monitor monitor)
+    : steps_(steps), training_(training), validation_(validation), options_(std::move(options)), observer_(observer),
+      write_model_(std::move(write_model)), monitor_(std::move(monitor)) {}
+
+Result<std::unique_ptr<Trainer>> Trainer::create(ModelSteps& steps, DataPipeline& training, DataPipeline* validation, FitOptions options,
+                                                 TrainObserver* observer, WriteModel write_model) {
+  if (training.size() == 0) return invalid("the training data hold no sample");
+  ENG_ASSIGN(const Step step, steps.plan(std::min(options.batch_size, training.size())));
+  const bool has_accuracy = step.correct != kNoValue;
+  steps.fetch_gradients(!options.gradients_file.empty());
+  ENG_ASSIGN(Monitor monitor, Monitor::create(options.monitor, validation != nullptr, has_accuracy));
+  std::unique_ptr<Trainer> t(new Trainer(steps, training, validation, std::move(options), observer, std::move(write_model), std::move(monitor)));
+  t->has_accuracy_ = has_accuracy;
+  FitOptions& o = t->options_;
+  o.schedule.total = o.epochs * t->steps_per_epoch();
+  if (o.max_steps > 0) o.schedule.total = std::min(o.schedule.total, o.max_steps);
+  t->state_.seed = o.seed;
+  t->state_.monitor_metric = t->monitor_.metric();
+  t->state_.optimizer = steps.options().optimizer.kind;
+  t->state_.loss = name_of(step.loss_kind);
+  t->state_.schedule = to_string(o.schedule);
+  t->state_.batch_size = o.batch_size;
+  t->state_.samples = training.size();
+  return t;
+}
+
+int64_t Trainer::steps_per_epoch() const { return options_.steps_per_epoch > 0 ? options_.steps_per_epoch : training_.batches_per_epoch(); }
+
+Result<FitEnd> Trainer::fit() {
+  if (state_.epoch >= options_.epochs || out_of_steps()) {
+    say(cat("nothing to train: ", state_.epoch, " of ", options_.epochs, " epochs and ", state_.step, " steps are done",
+            options_.max_steps > 0 ? cat(" (--steps ", options_.max_steps, ")") : "", "; ask for more with --epochs"));
+    return FitEnd::kNothingToDo;
+  }
+  bool stopped_early = false;
+  while (state_.epoch < options_.epochs && !out_of_steps() && !stopped_early && !interrupt_signal()) {
+    ENG_TRY(maybe_unfreeze());
+    ENG_TRY(run_epoch());
+    if (interrupt_signal()) break;
+    const Status finished = finish_epoch(epoch_done_);
+    if (finished.code() == Code::kStopped) break;
+    ENG_TRY(finished);
+    stopped_early = monitor_.should_stop();
+  }
+  if (stopped_early) {
+    say(cat("stopped early: ", monitor_.metric(), " has not improved for ", monitor_.state().waited, " epochs; best was ", *monitor_.state().best,
+            " in epoch ", monitor_.state().best_epoch + 1));
+  }
+  const bool interrupted = interrupt_signal() != 0;
+  if (saved_step_ != state_.step || interrupted) ENG_TRY(save("last.ckpt"));
+  ENG_TRY(write_model("last.onnx"));
+  if (interrupted) return FitEnd::kInterrupted;
+  return stopped_early ? FitEnd::kStoppedEarly : FitEnd::kDone;
+}
+
+Status Trainer::maybe_unfreeze() {
+  if (options_.unfreeze_at <= 0 || state_.epoch + 1 < options_.unfreeze_at || !steps_.any_frozen()) return {};
+  say(cat("epoch ", state_.epoch + 1, ": all parameters are trained from here on (--unfreeze-at ", options_.unfreeze_at, ")"));
+  steps_.unfreeze();
+  state_.unfrozen = true;
+  return {};
+}
+
+Result<bool> Trainer::next_batch() {
+  if (!pass_open_) {
+    training_.begin_epoch(state_.pass, state_.batch);
+    pass_open_ = true;
+  }
+  ENG_ASSIGN(bool more, training_.next(batch_));
+  if (more) ++state_.batch;
+  if (!more || state_.batch >= training_.batches_per_epoch()) {
+    ++state_.pass;
+    state_.batch = 0;
+    pass_open_ = false;
+  }
+  return more;
+}
+
+Status Trainer::run_step() {
+  const auto start = Clock::now();
+  ENG_ASSIGN(CompiledStep * compiled, steps_.training(batch_.size));
+  rate_ = options_.schedule.rate(state_.step, state_.epoch);
+  const Tensor rate = Tensor::scalar(DType::kFloat32, rate_);
+  ENG_TRY(feed(*compiled, batch_));
+  ENG_TRY(compiled->program->feed(compiled->step.learning_rate, rate));
+  ENG_TRY(compiled->program->run());
+  double loss = 0;
+  int64_t correct = 0;
+  ENG_TRY(fetch(*compiled, loss, correct).in(cat("step ", state_.step + 1)));
+  if (!std::isfinite(loss)) {
+    const std::string saved = options_.folder.empty() || saved_step_ < 0 ? "" : cat("; the last good state, after step ", saved_step_, ", is in ",
+                                                                                   options_.folder, "/last.ckpt");
+    return invalid("the loss became ", loss, " at step ", state_.step + 1, " (epoch ", state_.epoch + 1, ", learning rate ", rate_,
+                   "): training has diverged", saved, "; try a smaller --lr, --clip-norm 1 or --warmup, and check that the inputs are scaled (--rescale)");
+  }
+  if (state_.step == 0 && !options_.gradients_file.empty()) ENG_TRY(write_gradients(*compiled));
+  ++state_.step;
+  ++state_.step_in_epoch;
+  epoch_samples_ += batch_.size;
+  state_.sums.add(loss, correct, batch_.size);
+  const double seconds = seconds_since(start);
+  state_.seconds += seconds;
+  if (!observer_) return {};
+  StepRecord record;
+  record.epoch = state_.epoch;
+  record.step = state_.step;
+  record.step_in_epoch = state_.step_in_epoch;
+  record.steps_per_epoch = steps_per_epoch();
+  record.batch = batch_.size;
+  record.loss = loss;
+  record.rate = rate_;
+  record.seconds = seconds;
+  if (has_accuracy_) record.accuracy = static_cast<double>(correct) / static_cast<double>(batch_.size);
+  record.epoch_so_far = state_.sums;
+  return observer_->on_step(record);
+}
+
+Status Trainer::run_epoch() {
+  const auto start = Clock::now();
+  epoch_samples_ = 0;
+  epoch_done_ = false;
+  while (true) {
+    epoch_done_ = state_.step_in_epoch >= steps_per_epoch();
+    if (epoch_done_ || out_of_steps() || interrupt_signal()) break;
+    ENG_ASSIGN(const bool more, next_batch());
+    if (!more && options_.steps_per_epoch == 0) {  // batches whose files all broke since the check
+      epoch_done_ = true;
+      break;
+    }
+    if (!more || batch_.size == 0) continue;
+    ENG_TRY(run_step());
+    if (options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0) ENG_TRY(save("last.ckpt"));
+  }
+  epoch_seconds_ = seconds_since(start);
+  return {};
+}
+
+Result<Evaluation> Trainer::evaluate(DataPipeline& data, int64_t max_batches) {
+  const int64_t total = max_batches > 0 ? std::min(max_batches, data.batches_per_epoch()) : data.batches_per_epoch();
+  MetricSums sums;
+  data.begin_epoch(0);
+  for (int64_t done = 0; done < total; ++done) {
+    if (interrupt_signal()) return Status(Code::kStopped, "stopped by a signal during the evaluation");
+    if (observer_) observer_->on_evaluation(done, total);
+    ENG_ASSIGN(const bool more, data.next(validation_batch_));
+    if (!more) break;
+    if (validation_batch_.size == 0) continue;
+    ENG_ASSIGN(CompiledStep * compiled, steps_.evaluation(validation_batch_.size));
+    ENG_TRY(feed(*compiled, validation_batch_));
+    ENG_TRY(compiled->program->run());
+    double loss = 0;
+    int64_t correct = 0;
+    ENG_TRY(fetch(*compiled, loss, correct).in("evaluation"));
+    sums.add(loss, correct, validation_batch_.size);
+  }
+  if (observer_) observer_->on_evaluation(total, total);
+  Evaluation e;
+  e.samples = sums.samples;
+  e.loss = sums.samples ? sums.mean_loss() : std::numeric_limits<double>::quiet_NaN();
+  if (has_accuracy_ && sums.samples) e.accuracy = sums.accuracy();
+  return e;
+}
+
+Status Trainer::finish_epoch(bool complete) {
+  const auto start = Clock::now();
+  EpochRecord record;
+  record.epoch = state_.epoch;
+  record.step = state_.step;
+  record.loss = state_.sums.mean_loss();
+  if (has_accuracy_) record.accuracy = state_.sums.accuracy();
+  record.samples = state_.sums.samples;
+  record.rate = rate_ > 0 ? rate_ : options_.schedule.rate(std::max<int64_t>(state_.step - 1, 0), state_.epoch);
+  record.samples_per_second = epoch_seconds_ > 0 ? static_cast<double>(epoch_samples_) / epoch_seconds_ : 0;
+  record.skipped_files = training_.skipped_in_epoch();
+  record.complete = complete;
+  // An incomplete epoch (--steps) is saved before it is judged: resuming it must not see a trace of that.
+  if (!complete) ENG_TRY(save("last.ckpt"));
+  if (validation_) {
+    ENG_ASSIGN(const Evaluation e, evaluate(*validation_, options_.validation_steps));
+    record.val_loss = e.loss;
+    record.val_accuracy = e.accuracy;
+    record.val_samples = e.samples;
+  }
+  record.best = monitor_.update(record);
+  record.seconds = epoch_seconds_ + seconds_since(start);
+  if (complete) {
+    ++state_.epoch;
+    state_.step_in_epoch = 0;
+    state_.sums = {};
+    if (state_.epoch >= options_.epochs || out_of_steps() || monitor_.should_stop() || record.best ||
+        (options_.checkpoint_epochs > 0 && state_.epoch % options_.checkpoint_epochs == 0)) {
+      ENG_TRY(save("last.ckpt"));
+    }
+  }
+  if (record.best) {
+    ENG_TRY(save_copy("best.ckpt"));
+    ENG_TRY(write_model("best.onnx"));
+  }
+  if (complete && options_.keep > 0 && (record.best || !options_.save_best_only)) ENG_TRY(save_numbered());
+  history_.push_back(record);
+  return observer_ ? observer_->on_epoch(record) : Status();
+}
+
+}  // namespace eng
