@@ -99,8 +99,8 @@ class GradContext {
   int input_count() const { return static_cast<int>(node().inputs.size()); }
   int output_count() const { return static_cast<int>(node().outputs.size()); }
   bool has_input(int i) const { return i < input_count() && input(i) != kNoValue; }
-  ValueId input(int i) const { return i < input_count() ? node().inputs[static_cast<size_t>(i)] : kNoValue; }
-  ValueId output(int i) const { return i < output_count() ? node().outputs[static_cast<size_t>(i)] : kNoValue; }
+  ValueId input(int i = 0) const { return i < input_count() ? node().inputs[static_cast<size_t>(i)] : kNoValue; }
+  ValueId output(int i = 0) const { return i < output_count() ? node().outputs[static_cast<size_t>(i)] : kNoValue; }
   // A copy, because building nodes moves the graph's values.
   Shape shape(int i) const { return b.graph().value(input(i)).shape; }
   const Tensor* constant(int i) const { return b.graph().constant(input(i)); }
@@ -162,6 +162,7 @@ struct OpDef {
   CostFn cost = nullptr;                   // null: elementwise, one flop an output element
   LayoutRule layout = LayoutRule::kRowMajor;
   bool stochastic = false;                 // takes random state; never folded
+  uint64_t row_major_outputs = 0;          // kChannelsLast: bit i: output i lies like a weight, row-major (a weight's gradient)
   // Whether the op stands for integer/bool computation only (no gradient is asked for, none is blocked): Shape, Not, ...
 };
 
