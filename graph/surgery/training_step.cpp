@@ -119,7 +119,7 @@ Result<Step> build_training_step(const Graph& model, const ShapeBinding& binding
   std::vector<ValueId> roots = g.outputs;
   for (auto [state, next] : g.updates) roots.push_back(next);
   ENG_TRY(dead_code(g, roots).status());
-  ENG_TRY(fuse_batch_norm_relu(g));
+  fuse_batch_norm_relu(g);
 
   std::vector<ValueId> candidates;
   const auto uses = g.uses();
