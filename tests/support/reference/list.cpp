@@ -2,7 +2,11 @@
 #include "tests/support/reference/reference.h"
 
 #define ENG_REFERENCE_FILES(X) \
-  X(identity)
+  X(identity) \
+  X(gemm) \
+  X(matmul) \
+  X(reshape) \
+  X(conv)
 
 namespace eng::test {
 
