@@ -87,6 +87,7 @@ class NodeView {
     for (uint32_t i = 0; i < n.input_count; ++i) inputs_.emplace_back(n.inputs[i]);
     for (uint32_t i = 0; i < n.output_count; ++i) outputs_.emplace_back(n.outputs[i]);
   }
+  const eb_node& raw() const { return node_; }
   std::string_view op() const { return view(node_.op_type); }
   std::string_view domain() const { return view(node_.domain); }
   std::string_view name() const { return view(node_.name); }
