@@ -288,8 +288,16 @@ double gradient_error(const OpCase& c) {
 
 void check_forward(const OpCase& c) { check_values(c, false, "forward"); }
 void check_backward(const OpCase& c) { check_values(c, true, "gradient"); }
+static std::map<std::string, MeasuredGradient>& measured() {
+  static std::map<std::string, MeasuredGradient> all;
+  return all;
+}
+const std::map<std::string, MeasuredGradient>& measured_gradients() { return measured(); }
 void check_gradient(const OpCase& c, double tolerance) {
   const double error = gradient_error(c);
+  MeasuredGradient& m = measured()[(c.domain.empty() ? "" : c.domain + "::") + c.op];
+  m.worst = std::max(m.worst, error);
+  ++m.cases;
   CHECK_MESSAGE(error <= tolerance, describe(c), ": gradient differs from finite differences by ", error);
 }
 

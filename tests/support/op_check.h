@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,12 @@ void check_gradient(const OpCase& c, double tolerance = 1e-5);
 void check_backward(const OpCase& c);
 // The largest relative L2 error over inputs of autodiff against finite differences; what check_gradient bounds.
 double gradient_error(const OpCase& c);
+// The largest error that check_gradient saw so far in this process, by "domain::op" (ONNX's own without domain), and cases seen.
+struct MeasuredGradient {
+  double worst = 0;
+  int cases = 0;
+};
+const std::map<std::string, MeasuredGradient>& measured_gradients();
 // Outputs of the CPU backend for the case (row-major), for tests with literal expected values.
 std::vector<Tensor> run_on_cpu(const OpCase& c);
 // d sum(y * weights) / d input i on the CPU backend; weights: per element of output 0.
