@@ -144,6 +144,11 @@ Result<std::vector<NodeId>> Graph::topological_order() const {
 
 Status Graph::compact() {
   ENG_ASSIGN(std::vector<NodeId> order, topological_order());
+  renumber(order);
+  return {};
+}
+
+void Graph::renumber(const std::vector<NodeId>& order) {
   std::vector<NodeId> renumbered(nodes_.size(), kNoNode);
   std::vector<Node> kept;
   kept.reserve(order.size());
@@ -156,7 +161,6 @@ Status Graph::compact() {
     if (n.forward_node != kNoNode) n.forward_node = renumbered[static_cast<size_t>(n.forward_node)];
   for (Value& v : values_)
     if (v.producer != kNoNode) v.producer = renumbered[static_cast<size_t>(v.producer)];
-  return {};
 }
 
 std::string Graph::label(NodeId id) const { return label(node(id)); }

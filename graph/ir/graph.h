@@ -116,6 +116,8 @@ class Graph {
   std::vector<NodeId> live_nodes() const;
   // Drops removed nodes and renumbers the rest in topological order; values keep their ids.
   Status compact();
+  // The same in the given order, which holds every live node once, producers first.
+  void renumber(const std::vector<NodeId>& order);
   // "Conv 'block1/conv'", or "Conv with output 'x'" where the node has no name.
   std::string label(NodeId id) const;
   std::string label(const Node& node) const;

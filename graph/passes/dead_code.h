@@ -7,7 +7,7 @@
 
 namespace eng {
 
-// Also drops outputs that nobody reads where the operator allows it (kNoValue instead of the value). Returns the number of removed nodes.
+// Returns the number of removed nodes.
 Result<int> dead_code(Graph& graph, const std::vector<ValueId>& extra = {});
 
 }  // namespace eng
