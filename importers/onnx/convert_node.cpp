@@ -6,8 +6,6 @@
 
 namespace eng {
 
-// Kinds that Attribute has no place for (lists of tensors, types) keep their bytes behind this mark; export.cpp restores them.
-const char* const kSerializedAttribute = "onnx.AttributeProto:";
 
 Status OnnxConverter::emit(const onnx::NodeProto& proto, Scope& scope) {
   if (++emitted_ > onnx_limits::kNodes)

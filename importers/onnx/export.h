@@ -12,7 +12,7 @@ namespace eng {
 // One self-contained model; an error where it would pass protobuf's 2 GiB.
 Result<std::string> export_onnx_bytes(const Graph& graph);
 // Writes path whole or not at all: a temporary file beside it, fsync, rename, fsync of the folder. Above 1.9 GiB the weights go to a new file
-// "<stem>.<number>.data" beside it: a data file that is there already is never written to. path must not be a symlink.
+// "<file>.<number>.data" beside it: a data file that is there already is never written to. A symlink at path is replaced, not followed.
 Status export_onnx(const Graph& graph, const std::string& path);
 
 }  // namespace eng

@@ -18,6 +18,9 @@ class SparseTensorProto;
 
 namespace eng {
 
+// Kinds of attributes that Attribute has no place for (lists of tensors, types) keep their bytes as a string behind this mark.
+inline constexpr const char* kSerializedAttribute = "onnx.AttributeProto:";
+
 class ExternalData {
  public:
   // folder "": external data is refused.
