@@ -18,10 +18,10 @@ namespace eng::tools {
 using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*, std::vector<std::string>*>;
 
 struct OptionRow {
-  std::string name;      // "--epochs"; without dashes: a positional word, required
-  Target target;         // its present content is the default
-  std::string value;     // what stands for the value in the help: "N", "FILE", "RATE"; empty for flags
-  std::string help;      // what it does, with the unit; the default is added
+  std::string name = "";  // "--epochs"; without dashes: a positional word, required
+  Target target = {};      // its present content is the default
+  std::string value = ""; // what stands for the value in the help: "N", "FILE", "RATE"; empty for flags
+  std::string help = "";  // what it does, with the unit; the default is added
   std::string default_text = "";             // where the plain value would not say it: "off", "from the model"
   std::vector<std::string> choices = {};     // the only values of a string option
   double low = -1e300, high = 1e300;         // bounds of a number

@@ -1,0 +1,24 @@
+// What the commands say on stderr: notes (unless silent), warnings and errors (always). A progress bar that is drawn steps aside.
+#pragma once
+
+#include <string>
+
+#include "engine/report/progress.h"
+#include "graph/base/status.h"
+
+namespace eng::tools {
+
+class Console {
+ public:
+  explicit Console(int verbosity, Progress* progress = nullptr) : verbosity_(verbosity), progress_(progress) {}
+  void note(const std::string& text) const;
+  void warn(const std::string& text) const;
+  // Prints an error, if it is one, and gives the exit status.
+  int finish(const Status& status) const;
+
+ private:
+  int verbosity_;
+  Progress* progress_;
+};
+
+}  // namespace eng::tools

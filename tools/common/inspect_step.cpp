@@ -1,0 +1,112 @@
+// See inspect_step.h. Everything works on the first batch of the training data.
+#include "tools/common/inspect_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace eng::tools {
+namespace {
+
+double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+Status feed(CompiledStep& c, const Batch& batch, const Tensor& rate) {
+  for (size_t i = 0; i < c.feeds.size(); ++i) ENG_TRY(c.program->feed(c.step.inputs[i], batch.inputs[c.feeds[i]]));
+  ENG_TRY(c.program->feed(c.step.labels, batch.labels));
+  return c.program->feed(c.step.learning_rate, rate);
+}
+
+Result<double> loss_of(CompiledStep& c, const Batch& batch, const Tensor& rate) {
+  ENG_TRY(feed(c, batch, rate));
+  ENG_TRY(c.program->run());
+  Tensor loss;
+  ENG_TRY(c.program->fetch(c.step.loss, loss));
+  return loss.at(0);
+}
+
+void print_memory(const CompiledStep& c, int64_t batch) {
+  const MemoryReport& m = c.program->memory();
+  std::printf("training step, batch %lld: %zu kernels, %.1f MiB (arena %.1f, of it workspace %.1f; state %.1f; inputs %.1f; constants %.1f)\n",
+              static_cast<long long>(batch), c.program->kernels().size(), mib(m.total()), mib(m.arena), mib(m.workspace), mib(m.state), mib(m.inputs), mib(m.constants));
+  std::printf("values made in a step: %.1f MiB; most alive at once: %.1f MiB, at %s\n", mib(m.activations), mib(m.lower_bound), m.peak_node.c_str());
+}
+
+Status print_profile(CompiledStep& c, const Batch& batch, const Tensor& rate) {
+  ENG_TRY(loss_of(c, batch, rate).status());
+  ENG_TRY(feed(c, batch, rate));
+  ENG_ASSIGN(std::vector<NodeTiming> rows, c.program->profile(3));
+  double total = 0;
+  for (const NodeTiming& r : rows) total += r.seconds;
+  std::stable_sort(rows.begin(), rows.end(), [](const NodeTiming& a, const NodeTiming& b) { return a.seconds > b.seconds; });
+  std::printf("%zu nodes, %.3f ms a step node by node; the slowest:\n", rows.size(), total * 1e3);
+  for (size_t i = 0; i < rows.size() && i < 30; ++i) {
+    const NodeTiming& r = rows[i];
+    fmt::print("{:9.3f} ms {:5.1f} % {:8.1f} GFLOP/s  {:<28} {:<24} {}\n", r.seconds * 1e3, 100 * r.seconds / total,
+               r.seconds > 0 ? r.flops / r.seconds * 1e-9 : 0, r.kernel.op, r.kernel.implementation, r.kernel.node);
+  }
+  return {};
+}
+
+// For each weight tensor w with gradient g: (loss(w + h d) - loss(w - h d)) / 2h against g.d, for the direction d = g/|g|. Rate 0 keeps the
+// weights; states are put back before each run, so that dropout and running statistics are those of the first.
+Status check_gradients(ModelSteps& steps, const Batch& batch) {
+  steps.fetch_gradients(true);
+  ENG_ASSIGN(CompiledStep * c, steps.training(batch.size));
+  const Tensor rate = Tensor::scalar(DType::kFloat32, 0);
+  ENG_ASSIGN(const auto start, steps.contents(batch.size));
+  ENG_ASSIGN(const double loss, loss_of(*c, batch, rate));
+  std::vector<Tensor> gradients(c->step.gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) ENG_TRY(c->program->fetch(c->step.gradients[i], gradients[i]));
+  double worst = 0;
+  std::string worst_name;
+  fmt::print("loss {:.6g}\n{:<50} {:>13} {:>13} {:>10}\n", loss, "weight", "gradient", "difference", "error");
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const std::string& name = c->step.graph.value(c->step.parameters[i]).name;
+    const Tensor& g = gradients[i];
+    const Tensor& w = start.at(name);
+    double norm = 0, size = 0;
+    for (int64_t k = 0; k < g.element_count(); ++k) norm += g.at(k) * g.at(k), size += w.at(k) * w.at(k);
+    norm = std::sqrt(norm), size = std::sqrt(size);
+    if (norm < 1e-6) {
+      fmt::print("{:<50} {:13.6g} {:>13} {:>10}\n", name, norm, "-", "too small");
+      continue;
+    }
+    const double step = std::min(3e-3 * std::max(std::fabs(loss), 0.1) / norm, 1e-2 * std::max(size, 1e-2));
+    double side[2];
+    for (int s = 0; s < 2; ++s) {
+      ENG_TRY(steps.restore(start));
+      Tensor moved = w.clone();
+      for (int64_t k = 0; k < g.element_count(); ++k) moved.set(k, w.at(k) + (s == 0 ? step : -step) * g.at(k) / norm);
+      ENG_TRY(steps.store().set(name, moved));
+      ENG_ASSIGN(side[s], loss_of(*c, batch, rate));
+    }
+    const double measured = (side[0] - side[1]) / (2 * step), error = std::fabs(measured - norm) / norm;
+    if (error > worst) worst = error, worst_name = name;
+    fmt::print("{:<50} {:13.6g} {:13.6g} {:10.2e}\n", name, norm, measured, error);
+  }
+  ENG_TRY(steps.restore(start));
+  fmt::print("largest relative error: {:.2e}{}\n", worst, worst_name.empty() ? "" : " (" + worst_name + ")");
+  if (worst <= 0.05) return {};
+  return internal_error("the gradient of ", worst_name, " differs from finite differences by ", worst,
+                        " (float32: up to 0.05 is rounding, or kinks as of ReLU); a smaller --batch can tell");
+}
+
+}  // namespace
+
+Status inspect_step(const TrainOptions& o, Prepared& p, const Console& console) {
+  DataPipeline& data = *p.training_pipeline;
+  data.begin_epoch(0);
+  Batch batch;
+  ENG_ASSIGN(const bool any, data.next(batch));
+  if (!any) return invalid(o.data, ": no sample");
+  ENG_ASSIGN(CompiledStep * c, p.steps->training(batch.size));
+  console.note(cat(p.plan.parameters.size(), " weights would be trained; ", p.plan.loss_note));
+  if (o.dry_run) print_memory(*c, batch.size);
+  if (o.profile) ENG_TRY(print_profile(*c, batch, Tensor::scalar(DType::kFloat32, o.lr)));
+  if (o.check_gradients) ENG_TRY(check_gradients(*p.steps, batch));
+  return {};
+}
+
+}  // namespace eng::tools

@@ -1,0 +1,310 @@
+// See prepare.h. The order: model, data found, weights, head, freezing, loss, data sets.
+#include "tools/common/prepare.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/data/random.h"
+#include "engine/exec/evaluate.h"
+#include "engine/io/file.h"
+#include "graph/surgery/freeze.h"
+#include "graph/surgery/replace_head.h"
+#include "importers/image/decode.h"
+#include "importers/weights/weights.h"
+#include "tools/common/model_source.h"
+
+namespace eng::tools {
+namespace {
+
+std::string joined(const std::vector<std::string>& names, size_t most = 8) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < most; ++i) text += (i ? ", " : "") + names[i];
+  return names.size() > most ? cat(text, " and ", names.size() - most, " more") : text;
+}
+
+// Scale and variance of a batch normalisation begin at one, all other vectors at zero.
+bool begins_at_one(const Graph& model, ValueId id) {
+  for (NodeId n : model.live_nodes()) {
+    const Node& node = model.node(n);
+    if (node.op_type == "BatchNormalization" && node.inputs.size() == 5 && (node.inputs[1] == id || node.inputs[4] == id)) return true;
+  }
+  return false;
+}
+
+// A parameter that a weights file has in another shape starts anew: Glorot uniform (Keras's default).
+void initialise(Graph& model, ValueId id, uint64_t seed, int64_t number) {
+  Value& value = model.value(id);
+  Tensor fresh(value.data->dtype(), value.data->shape());
+  const Shape& shape = fresh.shape();
+  const double vector_value = begins_at_one(model, id) ? 1 : 0;
+  CounterRandom random(seed, Purpose::kInitialise, 0, number);
+  double limit = 0;
+  if (shape.size() >= 2) {
+    const double window = static_cast<double>(fresh.element_count() / std::max<int64_t>(1, shape[0] * shape[1]));
+    limit = std::sqrt(6.0 / (static_cast<double>(shape[0] + shape[1]) * window));
+  }
+  for (int64_t i = 0; i < fresh.element_count(); ++i) fresh.set(i, shape.size() >= 2 ? random.uniform(-limit, limit) : vector_value);
+  value.data = std::make_shared<const Tensor>(std::move(fresh));
+}
+
+Status load(Graph& model, const TrainOptions& o, const Console& console) {
+  if (o.weights.empty()) {
+    return o.skip_mismatch || o.drop_background ? usage_error("--skip-mismatch and --drop-background belong to --weights, which is not given") : Status();
+  }
+  ENG_ASSIGN(const LoadReport report, load_weights(model, o.weights, {.skip_mismatch = o.skip_mismatch, .drop_background = o.drop_background}));
+  for (const std::string& line : report.summary()) console.note(o.weights + ": " + line);
+  int64_t number = 0;
+  for (const LoadReport::Skipped& s : report.skipped) {
+    if (s.value != kNoValue && model.value(s.value).data) initialise(model, s.value, static_cast<uint64_t>(o.seed), number++);
+  }
+  return {};
+}
+
+ShapeBinding binding_of(const std::vector<SampleSpec>& inputs, int64_t batch) {
+  ShapeBinding b;
+  b.batch = batch;
+  for (const SampleSpec& spec : inputs) {
+    b.shapes[spec.name] = Shape{batch};
+    b.shapes[spec.name].insert(b.shapes[spec.name].end(), spec.shape.begin(), spec.shape.end());
+  }
+  return b;
+}
+
+Status new_head(Graph& model, const TrainOptions& o, const DataSource& data, const ShapeBinding& binding, const Evaluator& evaluator, const Console& console) {
+  if (o.replace_head.empty()) {
+    if (!o.cut_at.empty() || o.new_head_dropout > 0) return usage_error("--cut-at and --new-head-dropout belong to --replace-head, which is not given");
+    return {};
+  }
+  HeadOptions head;
+  head.cut_at = o.cut_at;
+  head.dropout = o.new_head_dropout;
+  head.seed = static_cast<uint64_t>(o.seed);
+  head.target = o.target;
+  if (o.replace_head == "auto") {
+    head.classes = data.class_count();
+    if (head.classes == 0) return usage_error("--replace-head auto: the labels of ", data.path, " are no classes; give the number of outputs");
+  } else {
+    const auto n = parse_number(o.replace_head);
+    if (!n.ok() || *n < 1 || *n != std::floor(*n) || *n > 1e7) return usage_error("--replace-head '", o.replace_head, "': a number of classes or auto is wanted");
+    head.classes = static_cast<int64_t>(*n);
+  }
+  ENG_ASSIGN(const HeadReport report, replace_head(model, head, binding, evaluator));
+  console.note("head: found " + report.found);
+  console.note("head: cut   " + report.cut);
+  console.note("head: put   " + report.put);
+  return {};
+}
+
+// Whether float labels are one-hot rows.
+bool one_hot(const Tensor& y) {
+  if (y.shape().size() != 2 || y.shape()[1] < 2) return false;
+  const int64_t rows = y.shape()[0], columns = y.shape()[1];
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t ones = 0;
+    for (int64_t c = 0; c < columns; ++c) {
+      const double v = y.at(r * columns + c);
+      if (v != 0 && v != 1) return false;
+      ones += v == 1;
+    }
+    if (ones != 1) return false;
+  }
+  return true;
+}
+
+bool within_unit_interval(const Tensor& y) {
+  for (int64_t i = 0; i < y.element_count(); ++i) {
+    if (!(y.at(i) >= 0 && y.at(i) <= 1)) return false;
+  }
+  return true;
+}
+
+// --loss, --class-mode and the labels' type decide together; kAuto is settled by the model's tail unless the labels say more.
+Result<LossKind> choose_loss(const TrainOptions& o, const DataSource& data, LossKind from_tail) {
+  if (o.class_mode == "none") return usage_error("--class-mode none: training needs labels");
+  if (o.loss != "auto") return parse_loss(o.loss);
+  if (o.class_mode == "sparse") return LossKind::kSparseCategorical;
+  if (o.class_mode == "categorical") return LossKind::kCategorical;
+  if (o.class_mode == "binary") return LossKind::kBinary;
+  if (!data.float_labels()) return from_tail;
+  const Tensor& y = *data.labels();
+  if (from_tail == LossKind::kBinary && within_unit_interval(y)) return from_tail;
+  return one_hot(y) ? LossKind::kCategorical : LossKind::kMeanSquaredError;
+}
+
+Result<ClassMode> choose_class_mode(const TrainOptions& o, LossKind loss) {
+  const ClassMode wanted = loss == LossKind::kCategorical ? ClassMode::kCategorical : loss == LossKind::kBinary ? ClassMode::kBinary : ClassMode::kSparse;
+  if (o.class_mode == "auto") return wanted;
+  ENG_ASSIGN(const ClassMode given, class_mode_from(o.class_mode));
+  if (given != wanted && loss != LossKind::kMeanSquaredError) {
+    return usage_error("--class-mode ", o.class_mode, " does not fit --loss ", name_of(loss), ", which takes ", name_of(wanted), " labels");
+  }
+  return given;
+}
+
+Status check_classes(const Step& plan, const DataSource& data) {
+  const bool classes = plan.loss_kind == LossKind::kSparseCategorical || plan.loss_kind == LossKind::kCategorical;
+  const int64_t found = data.class_count();
+  if (data.folder && plan.loss_kind == LossKind::kBinary && found != 2) {
+    return invalid(data.path, " has ", found, " classes and the model one output for two: give --replace-head ", found, " or --loss categorical_crossentropy");
+  }
+  if (data.folder && plan.loss_kind == LossKind::kMeanSquaredError) {
+    return usage_error("--loss mean_squared_error needs arrays with targets (--data FILE.npz); class folders have classes");
+  }
+  if (!classes || found == 0 || (data.folder ? found == plan.classes : found <= plan.classes)) return {};
+  return invalid(data.path, " has ", found, " classes, the model ", plan.classes, " outputs: give --replace-head ", found, " (or auto) for a new last layer");
+}
+
+Result<AugmentOptions> augment_of(const TrainOptions& o) {
+  AugmentOptions a;
+  a.rotation = o.rotate;
+  a.shear = o.shear;
+  if (o.shift.size() > 2) return usage_error("--shift: one value, or one for the width and one for the height, is wanted");
+  if (!o.shift.empty()) a.width_shift = o.shift.front(), a.height_shift = o.shift.back();
+  if (o.zoom.size() == 1) a.zoom_low = 1 - o.zoom[0], a.zoom_high = 1 + o.zoom[0];
+  if (o.zoom.size() == 2) a.zoom_low = o.zoom[0], a.zoom_high = o.zoom[1];
+  if (o.zoom.size() > 2) return usage_error("--zoom: Z or LOW,HIGH is wanted");
+  a.horizontal_flip = o.hflip;
+  a.vertical_flip = o.vflip;
+  if (o.brightness.size() == 2) a.brightness_low = o.brightness[0], a.brightness_high = o.brightness[1];
+  else if (!o.brightness.empty()) return usage_error("--brightness: LOW,HIGH is wanted");
+  ENG_ASSIGN(a.fill_mode, fill_mode_from(o.fill_mode));
+  ENG_TRY(a.check());
+  return a;
+}
+
+// Makes data sets of one source for a plan.
+class DatasetMaker {
+ public:
+  DatasetMaker(const TrainOptions& o, const Prepared& p, ClassMode mode, Progress& progress) : o_(o), p_(p), mode_(mode), progress_(progress) {}
+
+  Result<std::shared_ptr<Dataset>> make(DataSource source, bool training) const {
+    const std::vector<SampleSpec>& inputs = p_.steps->inputs();
+    if (!source.folder) {
+      ArrayOptions options;
+      options.class_mode = mode_;
+      options.class_count = p_.plan.loss_kind == LossKind::kBinary ? 2 : p_.plan.classes;
+      options.source = source.path;
+      if (p_.plan.loss_kind == LossKind::kMeanSquaredError && !source.float_labels()) source.arrays["y"] = as_floats(*source.labels());
+      return make_array_dataset(std::move(source.arrays), inputs, options);
+    }
+    ImageFolderOptions options;
+    options.preprocessing = p_.preprocessing;
+    if (training) {
+      ENG_ASSIGN(options.augment, augment_of(o_));
+    }
+    options.class_mode = mode_;
+    options.on_bad_image = o_.on_bad_image == "fail" ? OnBadImage::kFail : OnBadImage::kSkip;
+    options.input_name = inputs[0].name;
+    options.workers = worker_count(o_.input);
+    options.cache_bytes = o_.input.cache << 20;
+    options.every_class_needed = training;
+    options.progress = [this, training](int64_t done, int64_t total) { progress_.stage(training ? "reading pictures" : "reading validation pictures", done, total); };
+    const DecodeFn decode = [](const std::byte* bytes, size_t count, const DecodeOptions& d, Image& image) { return decode_image(bytes, count, d, image); };
+    return make_image_folder(std::move(source.index), std::move(options), decode);
+  }
+
+ private:
+  static Tensor as_floats(const Tensor& t) {
+    Tensor out(DType::kFloat32, t.shape());
+    for (int64_t i = 0; i < t.element_count(); ++i) out.set(i, t.at(i));
+    return out;
+  }
+  const TrainOptions& o_;
+  const Prepared& p_;
+  ClassMode mode_;
+  Progress& progress_;
+};
+
+void report_files(const Dataset& data, const std::string& path, const Console& console) {
+  console.note(path + ": " + data.describe());
+  for (const SkippedFile& f : data.skipped()) console.warn("left out: " + printable(f.path) + ": " + f.reason);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const Console& console, Progress& progress) {
+  auto p = std::make_unique<Prepared>();
+  DeviceOptions device_options;
+  device_options.threads = static_cast<int>(o.threads);
+  device_options.deterministic = o.deterministic;
+  ENG_ASSIGN(p->device, Device::open(o.devices, device_options));
+  const Evaluator evaluator = evaluator_on(p->device);
+
+  ENG_ASSIGN(Graph model, read_model(o.model, console));
+  ENG_TRY(check_part(model, o.target, console).in(o.model));
+  ENG_ASSIGN(DataSource data, open_data(o.data, nullptr));
+  p->pictures = data.folder;
+  p->classes = data.index.classes;
+  for (const SkippedFile& f : data.index.ignored) console.note("ignored: " + f.path + " (" + f.reason + ")");
+  ENG_ASSIGN(const Graph part, part_for(model, o.target));
+  if (data.folder) {
+    if (part.inputs.size() != 1) return invalid("the model has ", part.inputs.size(), " inputs; picture folders feed one: give arrays with --data FILE.npz");
+    const Value& input = part.value(part.inputs[0]);
+    ENG_ASSIGN(p->preprocessing, preprocessing_for(o.input, input.name, input.declared_dims));
+  }
+  ENG_ASSIGN(const std::vector<SampleSpec> inputs, input_specs(part, data, p->preprocessing));
+
+  ENG_TRY(load(model, o, console));
+  ENG_TRY(new_head(model, o, data, binding_of(inputs, o.batch), evaluator, console).in(o.model));
+  if (!o.freeze.empty()) {
+    ENG_ASSIGN(const std::vector<std::string> frozen, freeze(model, o.freeze));
+    console.note(cat("frozen: ", frozen.size(), " weights: ", joined(frozen)));
+  } else if (o.unfreeze_at > 0) {
+    return usage_error("--unfreeze-at belongs to --freeze, which is not given");
+  }
+
+  StepOptions step;
+  step.optimizer = {.kind = o.optimizer, .momentum = o.momentum, .nesterov = o.nesterov, .rho = o.rho, .beta1 = o.beta1, .beta2 = o.beta2,
+                    .epsilon = o.epsilon, .weight_decay = o.weight_decay, .clip_norm = o.clip_norm, .clip_value = o.clip_value};
+  step.freeze_bn = o.freeze_bn;
+  step.target = o.target;
+  step.seed = static_cast<uint64_t>(o.seed);
+  ENG_ASSIGN(const Step auto_plan, build_training_step(model, binding_of(inputs, o.batch), step, evaluator));
+  ENG_ASSIGN(step.loss, choose_loss(o, data, auto_plan.loss_kind));
+  p->steps = std::make_unique<ModelSteps>(std::move(model), p->device, step, inputs);
+  ENG_ASSIGN(p->plan, p->steps->plan(o.batch));
+  console.note("loss: " + p->plan.loss_note);
+  ENG_TRY(check_classes(p->plan, data));
+  ENG_ASSIGN(const ClassMode mode, choose_class_mode(o, p->plan.loss_kind));
+
+  const DatasetMaker maker(o, *p, mode, progress);
+  const uint64_t seed = static_cast<uint64_t>(o.seed);
+  if (!o.val.empty()) {
+    const std::vector<std::string>* classes = data.folder ? &p->classes : nullptr;
+    ENG_ASSIGN(DataSource val, open_data(o.val, classes));
+    if (val.folder != data.folder) return usage_error("--data and --val must be of one kind: two folders or two .npz files");
+    ENG_ASSIGN(p->validation, maker.make(std::move(val), false));
+  }
+  if (o.val_split > 0 && data.folder) {
+    ENG_ASSIGN(auto halves, split_classes(data.index, o.val_split, seed));
+    DataSource val = data;
+    val.index = std::move(halves.second);
+    data.index = std::move(halves.first);
+    ENG_ASSIGN(p->validation, maker.make(std::move(val), false));
+  }
+  ENG_ASSIGN(p->training, maker.make(std::move(data), true));
+  if (o.val_split > 0 && !p->validation) {
+    ENG_ASSIGN(auto halves, split_dataset(p->training, o.val_split, seed));
+    p->training = halves.first;
+    p->validation = halves.second;
+  }
+  if (p->classes.empty()) p->classes = p->training->classes();
+  report_files(*p->training, o.data, console);
+  if (p->validation) report_files(*p->validation, o.val.empty() ? "validation part" : o.val, console);
+
+  PipelineOptions pipeline;
+  pipeline.batch_size = o.batch;
+  pipeline.shuffle = o.shuffle;
+  pipeline.seed = seed;
+  pipeline.augment = true;
+  pipeline.workers = worker_count(o.input);
+  pipeline.skip_failed_samples = o.on_bad_image != "fail";
+  ENG_ASSIGN(p->training_pipeline, DataPipeline::create(p->training, pipeline));
+  if (p->validation) {
+    pipeline.shuffle = pipeline.augment = false;
+    ENG_ASSIGN(p->validation_pipeline, DataPipeline::create(p->validation, pipeline));
+  }
+  return p;
+}
+
+}  // namespace eng::tools

@@ -1,0 +1,172 @@
+// See train_session.h. What is looked at instead of training (--dry-run, --check-gradients, --profile) is in inspect_step.cpp.
+#include "tools/common/train_session.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine/io/file.h"
+#include "engine/report/metrics_log.h"
+#include "engine/report/progress.h"
+#include "engine/train/interrupt.h"
+#include "engine/train/trainer.h"
+#include "importers/onnx/export.h"
+#include "tools/common/inspect_step.h"
+#include "tools/common/model_source.h"
+#include "tools/common/prepare.h"
+#include "tools/common/train_options.h"
+
+namespace eng::tools {
+namespace {
+
+// Trainer events -> progress bar, metrics.jsonl, log.
+class Reporter : public TrainObserver {
+ public:
+  Reporter(Progress& progress, const Console& console, MetricsLog* log, bool every_step)
+      : progress_(progress), console_(console), log_(log), every_step_(every_step) {}
+  Status on_step(const StepRecord& record) override {
+    progress_.step(record);
+    return log_ && every_step_ ? log_->write(to_json_line(record)) : Status();
+  }
+  void on_evaluation(int64_t done, int64_t total) override { progress_.evaluating(done, total); }
+  Status on_epoch(const EpochRecord& record) override {
+    progress_.epoch(record);
+    return log_ ? log_->write(to_json_line(record)) : Status();
+  }
+  void on_message(const std::string& text) override { console_.note(text); }
+
+ private:
+  Progress& progress_;
+  const Console& console_;
+  MetricsLog* log_;
+  bool every_step_;
+};
+
+Result<FitOptions> fit_options(const TrainOptions& o) {
+  FitOptions f;
+  f.epochs = o.epochs;
+  f.steps_per_epoch = o.steps_per_epoch;
+  f.validation_steps = o.validation_steps;
+  f.max_steps = o.steps;
+  ENG_ASSIGN(f.schedule, parse_schedule(o.schedule));
+  f.schedule.base = o.lr;
+  f.schedule.decay = o.decay;
+  f.schedule.warmup = o.warmup;
+  f.monitor = {o.monitor, o.mode, o.patience};
+  f.save_best_only = o.save_best_only;
+  ENG_TRY(parse_checkpoint_every(o.checkpoint_every, f.checkpoint_epochs, f.checkpoint_steps));
+  f.keep = o.keep;
+  f.unfreeze_at = o.unfreeze_at;
+  f.folder = o.out;
+  f.gradients_file = o.write_gradients;
+  f.seed = static_cast<uint64_t>(o.seed);
+  f.batch_size = o.batch;
+  return f;
+}
+
+// The trained graph with what prediction needs to know as metadata.
+Status write_model(const Prepared& p, Graph graph, const std::string& path) {
+  if (!p.classes.empty()) graph.metadata[kClassesKey] = classes_to_json(p.classes);
+  if (p.pictures) {
+    for (auto& [key, value] : p.preprocessing.to_metadata()) graph.metadata[key] = value;
+  }
+  return export_onnx(graph, path);
+}
+
+Status evaluate_only(Prepared& p, Trainer& trainer, const Console& console) {
+  const bool own = p.validation_pipeline != nullptr;
+  if (!own) console.note("no validation data: evaluating the training data");
+  DataPipeline& data = own ? *p.validation_pipeline : *p.training_pipeline;
+  ENG_ASSIGN(const Evaluation e, trainer.evaluate(data));
+  nlohmann::ordered_json j;
+  j["loss"] = e.loss;
+  if (e.accuracy) j["accuracy"] = *e.accuracy;
+  j["samples"] = e.samples;
+  std::printf("%s\n", j.dump().c_str());
+  return {};
+}
+
+// What stands on stdout at the end: where everything is, and the best epoch.
+void print_result(const Trainer& trainer, const TrainOptions& o) {
+  const Monitor& m = trainer.monitor();
+  nlohmann::ordered_json j;
+  j["epochs"] = trainer.state().epoch;
+  j["steps"] = trainer.state().step;
+  if (m.state().best) {
+    j["best_epoch"] = m.state().best_epoch + 1;
+    j["best_" + m.metric()] = *m.state().best;
+  }
+  if (!trainer.history().empty()) {
+    const EpochRecord& last = trainer.history().back();
+    j["loss"] = last.loss;
+    if (last.val_loss) j["val_loss"] = *last.val_loss;
+    if (last.val_accuracy) j["val_accuracy"] = *last.val_accuracy;
+  }
+  j["out"] = o.out;
+  std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+Status train(TrainOptions& o, const Console& console, Progress& progress) {
+  ENG_ASSIGN(FitOptions fit, fit_options(o));
+  const std::string last = join_path(o.out, "last.ckpt");
+  const bool looks_only = o.dry_run || o.check_gradients || o.profile;
+  const bool writes = !looks_only && o.epochs > 0;
+  Checkpoint checkpoint;
+  if (o.resume) {
+    ENG_ASSIGN(checkpoint, load_checkpoint(last));
+  } else if (writes && file_info(last).kind == FileKind::kRegular) {
+    console.warn(o.out + " holds an earlier run, which this one replaces (--resume would continue it)");
+  }
+  ENG_ASSIGN(const std::unique_ptr<Prepared> p, prepare_training(o, console, progress));
+  if (looks_only) return inspect_step(o, *p, console);
+
+  std::unique_ptr<MetricsLog> log;
+  if (writes) {
+    fit.options_text = write_config(train_table(o), {"--resume", "--config", "--write-gradients"});
+    ENG_TRY(make_folder(o.out));
+    ENG_TRY(write_file_atomic(join_path(o.out, "config.toml"), fit.options_text));
+    ENG_TRY(write_file_atomic(join_path(o.out, "classes.json"), classes_to_json(p->classes) + "\n"));
+    ENG_ASSIGN(log, MetricsLog::open(join_path(o.out, "metrics.jsonl"), o.resume ? checkpoint.state.step : -1));
+  } else {
+    fit.folder.clear();
+  }
+  Reporter reporter(progress, console, log.get(), o.metrics_every_step);
+  ENG_ASSIGN(const std::unique_ptr<Trainer> trainer,
+             Trainer::create(*p->steps, *p->training_pipeline, p->validation_pipeline.get(), fit, &reporter,
+                             [&p](const Graph& graph, const std::string& path) { return write_model(*p, graph, path); }));
+  if (o.resume) {
+    ENG_TRY(trainer->resume(checkpoint, last));
+    checkpoint.tensors.clear();
+    console.note(cat("resumed from ", last, ": ", trainer->state().epoch, " epochs and ", trainer->state().step, " steps are done"));
+  }
+  if (o.epochs == 0) return evaluate_only(*p, *trainer, console);
+  catch_interrupts();
+  ENG_ASSIGN(const FitEnd end, trainer->fit());
+  print_result(*trainer, o);
+  if (end == FitEnd::kInterrupted) {
+    return Status(Code::kStopped, cat("by signal ", interrupt_signal(), " after step ", trainer->state().step, "; ", last, " is saved, continue with --resume --out ", o.out));
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_engine_train(const std::vector<std::string>& words) {
+  ignore_file_size_signal();
+  TrainOptions options;
+  const auto line = read_train_options(options, words);
+  if (!line.ok()) return Console(1).finish(line.status());
+  if (line->help) {
+    TrainOptions defaults;
+    std::fputs(help_text(train_table(defaults)).c_str(), stdout);
+    return 0;
+  }
+  if (options.precision != "fp32") return Console(1).finish(usage_error("--precision ", options.precision, " is not there yet; fp32 is"));
+  if (options.devices != "cpu:0" && options.devices != "cpu") {
+    return Console(1).finish(usage_error("--devices ", options.devices, " is not there yet; one device, cpu:0, is"));
+  }
+  Progress progress(static_cast<int>(options.verbose), options.epochs);
+  const Console console(static_cast<int>(options.verbose), &progress);
+  return console.finish(train(options, console, progress));
+}
+
+}  // namespace eng::tools
