@@ -2,7 +2,18 @@
 #include "backends/cpu/kernel.h"
 
 #define ENG_CPU_KERNEL_FILES(X) \
-  X(identity)
+  X(identity) \
+  X(gemm) \
+  X(matmul) \
+  X(reshape) \
+  X(conv) \
+  X(binary) \
+  X(logic) \
+  X(unary) \
+  X(unary_grad) \
+  X(loss) \
+  X(metric) \
+  X(optimizer_update)
 
 namespace eng::cpu {
 

@@ -7,7 +7,17 @@
 
 // Every operator file defines one of these.
 #define ENG_OP_FILES(X) \
-  X(identity)
+  X(identity) \
+  X(gemm) \
+  X(matmul) \
+  X(reshape) \
+  X(conv) \
+  X(binary) \
+  X(logic) \
+  X(unary) \
+  X(loss) \
+  X(metric) \
+  X(optimizer_update)
 
 namespace eng {
 
