@@ -89,7 +89,7 @@ std::span<const OpDef> logic_ops() {
       plain("LessOrEqual", 16, numbers, infer_compare),
       plain("IsNaN", 20, {{"X"}}, infer_test),
       plain("IsInf", 20, {{"X"}}, infer_test),
-      {.name = "Where", .since = 16, .inputs = {{"condition", Slot::kIndex}, {"X"}, {"Y"}}, .infer = infer_where, .gradient = where_gradient,
+      {.name = "Where", .since = 16, .inputs = {{"condition"}, {"X"}, {"Y"}}, .infer = infer_where, .gradient = where_gradient,
        .layout = LayoutRule::kAny},
   };
   return ops;
