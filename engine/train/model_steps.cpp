@@ -16,6 +16,14 @@ void add_fetch(std::vector<ValueId>& fetches, ValueId id) {
 
 }  // namespace
 
+Status CompiledStep::feed(const Batch& batch) {
+  for (size_t i = 0; i < feeds.size(); ++i) ENG_TRY(program->feed(step.inputs[i], batch.inputs[feeds[i]]));
+  if (step.labels == kNoValue) return {};
+  const Shape& wanted = step.graph.value(step.labels).shape;
+  const bool same_count = batch.labels.defined() && element_count(wanted) == batch.labels.element_count();
+  return program->feed(step.labels, same_count ? batch.labels.reshaped(wanted) : batch.labels);
+}
+
 ModelSteps::ModelSteps(Graph model, std::shared_ptr<Device> device, StepOptions options, std::vector<SampleSpec> inputs)
     : model_(std::move(model)), device_(std::move(device)), store_(std::make_shared<StateStore>(device_)), options_(std::move(options)),
       inputs_(std::move(inputs)) {}

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/dataset.h"
+#include "engine/data/pipeline.h"
 #include "engine/exec/program.h"
 #include "engine/exec/state_store.h"
 #include "engine/plugin/device.h"
@@ -21,6 +21,10 @@ struct CompiledStep {
   Step step;
   std::vector<size_t> feeds;  // step.inputs[i] is the data's input feeds[i]
   std::unique_ptr<Program> program;
+
+  // Inputs and (where the step has them) labels; labels may lack or have a dimension of 1 against what the loss takes. The batch must
+  // stay until the next fetch.
+  Status feed(const Batch& batch);
 };
 
 class ModelSteps {

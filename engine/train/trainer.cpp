@@ -13,12 +13,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Feeds a batch; its tensors must stay until the next fetch.
-Status feed(CompiledStep& compiled, const Batch& batch) {
-  for (size_t i = 0; i < compiled.feeds.size(); ++i) ENG_TRY(compiled.program->feed(compiled.step.inputs[i], batch.inputs[compiled.feeds[i]]));
-  return compiled.program->feed(compiled.step.labels, batch.labels);
-}
-
 // Loss and number of right answers (0 where there is none) of the step that just ran.
 Status fetch(CompiledStep& compiled, double& loss, int64_t& correct) {
   Tensor host;
@@ -118,7 +112,7 @@ Status Trainer::run_step() {
   ENG_ASSIGN(CompiledStep * compiled, steps_.training(batch_.size));
   rate_ = options_.schedule.rate(state_.step, state_.epoch);
   const Tensor rate = Tensor::scalar(DType::kFloat32, rate_);
-  ENG_TRY(feed(*compiled, batch_));
+  ENG_TRY(compiled->feed(batch_));
   ENG_TRY(compiled->program->feed(compiled->step.learning_rate, rate));
   ENG_TRY(compiled->program->run());
   double loss = 0;
@@ -183,7 +177,7 @@ Result<Evaluation> Trainer::evaluate(DataPipeline& data, int64_t max_batches) {
     if (!more) break;
     if (validation_batch_.size == 0) continue;
     ENG_ASSIGN(CompiledStep * compiled, steps_.evaluation(validation_batch_.size));
-    ENG_TRY(feed(*compiled, validation_batch_));
+    ENG_TRY(compiled->feed(validation_batch_));
     ENG_TRY(compiled->program->run());
     double loss = 0;
     int64_t correct = 0;

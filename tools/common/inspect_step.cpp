@@ -13,8 +13,7 @@ namespace {
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 Status feed(CompiledStep& c, const Batch& batch, const Tensor& rate) {
-  for (size_t i = 0; i < c.feeds.size(); ++i) ENG_TRY(c.program->feed(c.step.inputs[i], batch.inputs[c.feeds[i]]));
-  ENG_TRY(c.program->feed(c.step.labels, batch.labels));
+  ENG_TRY(c.feed(batch));
   return c.program->feed(c.step.learning_rate, rate);
 }
 

@@ -263,6 +263,7 @@ std::string help_text(const OptionTable& table) {
       text += left;
       for (const std::string& word : split(right, ' ')) {  // wrapped at 120 columns
         if (column + word.size() > 120) {
+          while (text.back() == ' ') text.pop_back();
           text += "\n" + std::string(34, ' ');
           column = 34;
         }
