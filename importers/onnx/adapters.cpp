@@ -15,6 +15,31 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
+    // Before opset 7: what old files hold in practice. Other old forms are refused by reads_old_form().
+    {"Add", 7, old_broadcast},                        // broadcast, axis: attributes
+    {"And", 7, old_broadcast},
+    {"AveragePool", 7, same_form},
+    {"BatchNormalization", 7, old_batch_normalization},  // is_test
+    {"Cast", 6, old_cast},                            // to: a name
+    {"Concat", 4, old_concat},                        // axis 1 where none is given
+    {"Div", 7, old_broadcast},
+    {"Dropout", 7, old_dropout},                      // is_test
+    {"Equal", 7, old_broadcast},
+    {"GRU", 7, old_recurrent},                        // output_sequence
+    {"Gemm", 7, old_gemm},                            // broadcast
+    {"Greater", 7, old_broadcast},
+    {"LSTM", 7, old_recurrent},
+    {"Less", 7, old_broadcast},
+    {"Mul", 7, old_broadcast},
+    {"Or", 7, old_broadcast},
+    {"PRelu", 7, old_prelu},                          // slope by channel
+    {"Pad", 2, old_pad},                              // paddings
+    {"Pow", 7, old_broadcast},
+    {"RNN", 7, old_recurrent},
+    {"Reshape", 5, old_reshape},                      // shape: attribute
+    {"Sub", 7, old_broadcast},
+    {"Xor", 7, old_broadcast},
+    // Opset 7 and newer: every old form.
     {"BatchNormalization", 14, batch_normalization},  // spatial; five outputs instead of training_mode
     {"Clip", 11, clip},                               // min, max: attributes
     {"DFT", 20, dft},                                 // axis: attribute
@@ -57,7 +82,13 @@ bool has_adapter(const std::string& op_type, int64_t opset) {
   return false;
 }
 
+bool reads_old_form(const std::string& op_type, int64_t opset, int64_t form, int64_t form_at_7) {
+  if (opset >= 7 || form == form_at_7 || has_adapter(op_type, opset)) return true;
+  return form_at_7 == 6 && op_type != "Cast" && op_type != "Tile";  // the rest of opset 6 only dropped consumed_inputs
+}
+
 Status raise(Raise& r) {
+  if (r.opset < 6) r.node.attributes.erase("consumed_inputs");
   for (const Row& row : kRows)
     if (r.opset < row.below && r.node.op_type == row.op_type) ENG_TRY(row.apply(r));
   return {};

@@ -42,6 +42,8 @@ struct Raise {
 void ints_to_input(Raise& r, const char* attribute, size_t i);
 
 bool has_adapter(const std::string& op_type, int64_t opset);
+// Whether a node of an opset below 7 can be read: `form` is the version that its schema has there, form_at_7 the one it has in opset 7.
+bool reads_old_form(const std::string& op_type, int64_t opset, int64_t form, int64_t form_at_7);
 Status raise(Raise& r);
 
 // adapters_shape.cpp
@@ -66,5 +68,18 @@ Status dropout_mask(Raise&);
 Status dropout(Raise&);
 Status batch_normalization(Raise&);
 Status group_normalization(Raise&);
+
+// adapters_old.cpp: opsets below 7
+Status same_form(Raise&);
+Status old_broadcast(Raise&);
+Status old_batch_normalization(Raise&);
+Status old_cast(Raise&);
+Status old_concat(Raise&);
+Status old_dropout(Raise&);
+Status old_gemm(Raise&);
+Status old_pad(Raise&);
+Status old_prelu(Raise&);
+Status old_recurrent(Raise&);
+Status old_reshape(Raise&);
 
 }  // namespace eng::onnx_adapters

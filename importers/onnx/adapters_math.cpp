@@ -103,9 +103,9 @@ Status group_normalization(Raise& r) {
     return unsupported(r.graph.label(r.node), " (opset ", r.opset, "): scale and bias by group need a known number of channels that num_groups divides");
   const ValueId column = r.ints("column", {groups, 1}), size = r.ints("size", {groups, (*dims)[1] / groups}), flat = r.ints("channels", {(*dims)[1]});
   for (size_t i : {1, 2}) {
-    const char* suffix = i == 1 ? "scale" : "bias";
-    const ValueId wide = r.before("Expand", {r.before("Reshape", {r.input(i), column}, suffix), size}, suffix);
-    r.set_input(i, r.before("Reshape", {wide, flat}, suffix));
+    const ValueId tall = r.before("Reshape", {r.input(i), column}, i == 1 ? "scale/column" : "bias/column");
+    const ValueId wide = r.before("Expand", {tall, size}, i == 1 ? "scale/wide" : "bias/wide");
+    r.set_input(i, r.before("Reshape", {wide, flat}, i == 1 ? "scale" : "bias"));
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "importers/onnx/adapters.h"
 #include "importers/onnx/limits.h"
 #include "importers/onnx/tensor_proto.h"
 #include "onnx/defs/schema.h"
@@ -100,8 +101,6 @@ Opsets Checker::read_opsets(const Imports& imports, const std::string& where) {
     else if (range != known.end() && o.version() > range->second.second)
       problem(where, "opset ", o.version(), " of the domain '", shown, "' is not known; the newest known is ", range->second.second,
               ". Export the model for that opset, or use a newer release");
-    else if (domain.empty() && o.version() < onnx_limits::kOldestOpset)
-      problem(where, "opset ", o.version(), " is older than the oldest that is read, ", onnx_limits::kOldestOpset, ". Raise the model with onnx.version_converter");
   }
   return opsets;
 }
@@ -204,6 +203,13 @@ void Checker::call(const onnx::NodeProto& n, const std::string& domain, int64_t 
     const OpSchema* later = domain.empty() ? OpSchemaRegistry::Schema(n.op_type(), domain) : nullptr;
     if (later) problem(label_of(n), ": the operator does not exist in opset ", version, " (it appears later, version ", later->since_version(), " is the newest)");
     return;
+  }
+  if (domain.empty() && version < 7) {
+    const OpSchema* at_7 = OpSchemaRegistry::Schema(n.op_type(), 7, domain);
+    if (at_7 && !onnx_adapters::reads_old_form(n.op_type(), version, schema->since_version(), at_7->since_version())) {
+      problem(label_of(n), ": its form of opset ", version, " is too old to be read. Raise the model to opset 7 or newer with onnx.version_converter");
+      return;
+    }
   }
   if (schema->Deprecated() && n.op_type() == "GroupNormalization") return;  // group-wise scales; its adapter reads them
   try {

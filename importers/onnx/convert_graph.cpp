@@ -118,6 +118,7 @@ Status OnnxConverter::set_outputs(const onnx::GraphProto& proto, Scope& scope) {
       ENG_TRY(read_dims(info, declared).in(cat("graph output '", shown_name(info.name()), "'")));
       value.declared_dims = declared.declared_dims;
       value.declared_dim_names = declared.declared_dim_names;
+      if (declared.has_shape && declared.declared_dims.empty()) value.has_shape = true;  // a scalar has no dimensions to keep
       if (value.dtype == DType::kUndefined) value.dtype = declared.dtype;
       if (!info.doc_string().empty()) value.doc = info.doc_string();
     }
@@ -178,7 +179,7 @@ void OnnxConverter::infer_dims() {
   bool wanted = false;
   for (const auto& n : model_.graph().node())
     wanted |= (opset < 13 && (n.op_type() == "Softmax" || n.op_type() == "LogSoftmax" || n.op_type() == "Hardmax")) ||
-              (opset < 21 && n.op_type() == "GroupNormalization");
+              (opset < 21 && n.op_type() == "GroupNormalization") || opset < 7;
   if (!wanted || model_.graph().node_size() > 50'000) return;
   try {
     const onnx::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/true};

@@ -17,7 +17,7 @@ Status OnnxConverter::emit(const onnx::NodeProto& proto, Scope& scope) {
   const int64_t version = import == scope.opsets.end() ? kCanonicalOpset : import->second;
   if (domain.empty()) newest_opset_ = std::max(newest_opset_, version);
   const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(proto.op_type(), static_cast<int>(version), domain);
-  const bool adapted = domain.empty() && onnx_adapters::has_adapter(proto.op_type(), version);
+  const bool adapted = domain.empty() && (version < 7 || onnx_adapters::has_adapter(proto.op_type(), version));
   if (schema && !adapted && !find_op(domain, proto.op_type())) {
     ENG_ASSIGN(const bool done, expand_schema(*schema, version, proto, scope));
     if (done) return {};

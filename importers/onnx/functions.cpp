@@ -77,6 +77,7 @@ Result<bool> OnnxConverter::expand_schema(const onnx::OpSchema& schema, int64_t 
       for (const auto& name : call.input()) {
         ENG_ASSIGN(const ValueId v, find(name, scope));
         types.push_back(type_of(scope.graph, v));
+        if (v != kNoValue && types.back().value_case() == onnx::TypeProto::VALUE_NOT_SET) return false;  // some builders do not ask twice
       }
       onnx::FunctionBodyBuildContextImpl context(resolved, types);
       if (schema.BuildContextDependentFunction(context, built, opset)) body = &built;

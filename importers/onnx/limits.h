@@ -15,7 +15,6 @@ inline constexpr int kMessageDepth = 90;                        // messages insi
 inline constexpr int kFunctionDepth = 16;                       // functions inside functions
 inline constexpr int64_t kSparseBytes = 256ll << 20;            // all sparse tensors of a file, made dense
 inline constexpr int kReportedProblems = 20;                    // more are counted, not printed
-inline constexpr int64_t kOldestOpset = 7;
 inline constexpr int64_t kOldestIr = 3;
 
 }  // namespace eng::onnx_limits
