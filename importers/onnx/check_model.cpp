@@ -215,14 +215,8 @@ void Checker::call(const onnx::NodeProto& n, const std::string& domain, int64_t 
   try {
     schema->Verify(n);
   } catch (const std::exception& e) {
-    problem(label_of(n), ": ", shown_name(e.what()).size() < 200 ? e.what() : std::string(e.what()).substr(0, 300));
-    return;
+    problem(label_of(n), ": ", std::string(e.what()).substr(0, 300));
   }
-  const bool roi_may_be_empty = n.op_type() == "Resize";  // exporters leave it out though opset 11 lists it as required
-  const auto& formal = schema->inputs();
-  for (int i = 0; i < n.input_size() && i < static_cast<int>(formal.size()); ++i)
-    if (n.input(i).empty() && formal[static_cast<size_t>(i)].GetOption() == OpSchema::Single && !roi_may_be_empty)
-      problem(label_of(n), ": the required input ", i, " ('", formal[static_cast<size_t>(i)].GetName(), "') is missing");
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ Status OnnxConverter::set_outputs(const onnx::GraphProto& proto, Scope& scope) {
       value.declared_dims = declared.declared_dims;
       value.declared_dim_names = declared.declared_dim_names;
       if (declared.has_shape && declared.declared_dims.empty()) value.has_shape = true;  // a scalar has no dimensions to keep
-      if (value.dtype == DType::kUndefined) value.dtype = declared.dtype;
+      if (declared.dtype != DType::kUndefined) value.dtype = declared.dtype;
       if (!info.doc_string().empty()) value.doc = info.doc_string();
     }
     scope.graph.outputs.push_back(v);

@@ -77,7 +77,7 @@ void OnnxConverter::set_types(const onnx::NodeProto& proto, const onnx::OpSchema
   };
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const auto* out = formal(schema.outputs(), o);
-    if (node.outputs[o] == kNoValue || !out) continue;
+    if (node.outputs[o] == kNoValue || !out || !out->GetIsHomogeneous()) continue;  // Loop and Scan mix types under one letter
     DType type = DType::kUndefined;
     for (size_t i = 0; i < node.inputs.size() && type == DType::kUndefined; ++i) {
       const auto* in = formal(schema.inputs(), i);
