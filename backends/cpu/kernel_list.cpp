@@ -3,6 +3,7 @@
 
 #define ENG_CPU_KERNEL_FILES(X) \
   X(identity) \
+  X(reorder) \
   X(gemm) \
   X(matmul) \
   X(reshape) \
@@ -13,7 +14,8 @@
   X(unary_grad) \
   X(loss) \
   X(metric) \
-  X(optimizer_update)
+  X(optimizer_update) \
+  X(batch_norm)
 
 namespace eng::cpu {
 

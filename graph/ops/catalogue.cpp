@@ -8,6 +8,7 @@
 // Every operator file defines one of these.
 #define ENG_OP_FILES(X) \
   X(identity) \
+  X(reorder) \
   X(gemm) \
   X(matmul) \
   X(reshape) \
@@ -17,7 +18,8 @@
   X(unary) \
   X(loss) \
   X(metric) \
-  X(optimizer_update)
+  X(optimizer_update) \
+  X(batch_norm)
 
 namespace eng {
 

@@ -3,10 +3,12 @@
 
 #define ENG_REFERENCE_FILES(X) \
   X(identity) \
+  X(reorder) \
   X(gemm) \
   X(matmul) \
   X(reshape) \
-  X(conv)
+  X(conv) \
+  X(batch_norm)
 
 namespace eng::test {
 
