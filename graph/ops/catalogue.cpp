@@ -19,7 +19,10 @@
   X(loss) \
   X(metric) \
   X(optimizer_update) \
-  X(batch_norm)
+  X(batch_norm) \
+  X(softmax) \
+  X(reduce) \
+  X(pool)
 
 namespace eng {
 

@@ -8,7 +8,8 @@
   X(matmul) \
   X(reshape) \
   X(conv) \
-  X(batch_norm)
+  X(batch_norm) \
+  X(pool)
 
 namespace eng::test {
 
