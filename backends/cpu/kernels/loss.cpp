@@ -77,7 +77,8 @@ void log_sum_exp(const T* x, int64_t classes, int64_t step, T* most, double* log
 template <class T>
 class CrossEntropy : public Kernel {
  public:
-  explicit CrossEntropy(const NodeView& n) : o_(read_options(n, 0, 1, 2)), own_(n.domain() == "ai.engine") {}
+  explicit CrossEntropy(const NodeView& n)
+      : o_(read_options(n, 0, 1, 2)), own_(n.domain() == "ai.engine"), has_second_(n.output_count() > 1) {}
   // Loss and weight of each position.
   size_t workspace() const override { return 2 * static_cast<size_t>(o_.positions()) * sizeof(double); }
   void run(const RunContext& c) override {
@@ -95,7 +96,7 @@ class CrossEntropy : public Kernel {
   }
 
  private:
-  T* second(const RunContext& c) const { return o_.softmax ? c.out<T>(1) : nullptr; }
+  T* second(const RunContext& c) const { return o_.softmax && has_second_ ? c.out<T>(1) : nullptr; }
   double loss(const Operands<T>& in, int64_t p) const {
     const T* x = in.scores + in.start(p);
     if (std::isnan(in.weight(p))) return 0;  // times NaN
@@ -122,7 +123,7 @@ class CrossEntropy : public Kernel {
   }
   void finish(const RunContext& c, const double* losses, const double* weights) const {
     const int64_t count = o_.positions();
-    T* per_sample = own_ ? c.out<T>(1) : o_.reduction == Options::kNone ? c.out<T>(0) : nullptr;
+    T* per_sample = own_ ? (has_second_ ? c.out<T>(1) : nullptr) : o_.reduction == Options::kNone ? c.out<T>(0) : nullptr;
     if (per_sample)
       for (int64_t p = 0; p < count; ++p) per_sample[p] = static_cast<T>(losses[p]);
     if (!own_ && o_.reduction == Options::kNone) return;
@@ -132,7 +133,7 @@ class CrossEntropy : public Kernel {
     if (c.outputs[0]) *c.out<T>(0) = static_cast<T>(sum);
   }
   Options o_;
-  bool own_;
+  bool own_, has_second_;
 };
 
 // inputs: dloss, scores, labels, and weights (ONNX's) or dper_sample (ours).
