@@ -118,16 +118,21 @@ void vertical(const uint8_t* in, int64_t row_bytes, const Resizer::Axis& axis, i
   vertical_any(in, row_bytes, axis, sums, out);
 }
 
+// Source positions of an axis. Pillow adds the scale up step by step, and so do we: where a position falls on a whole number, the sum's
+// rounding decides.
+std::vector<int64_t> nearest_positions(int64_t in, int64_t out) {
+  double scale = static_cast<double>(in) / static_cast<double>(out), position = scale * 0.5;
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < out; ++i, position += scale) positions.push_back(std::min(static_cast<int64_t>(position), in - 1));
+  return positions;
+}
+
 void nearest(const Image& in, int64_t height, int64_t width, uint8_t* out) {
-  double scale_y = static_cast<double>(in.height) / static_cast<double>(height);
-  double scale_x = static_cast<double>(in.width) / static_cast<double>(width);
-  for (int64_t y = 0; y < height; ++y) {
-    int64_t from_y = std::min(static_cast<int64_t>((static_cast<double>(y) + 0.5) * scale_y), in.height - 1);
-    const uint8_t* row = in.pixels.data() + from_y * in.width * in.channels;
-    for (int64_t x = 0; x < width; ++x) {
-      int64_t from_x = std::min(static_cast<int64_t>((static_cast<double>(x) + 0.5) * scale_x), in.width - 1);
-      for (int64_t c = 0; c < in.channels; ++c) *out++ = row[from_x * in.channels + c];
-    }
+  std::vector<int64_t> rows = nearest_positions(in.height, height), columns = nearest_positions(in.width, width);
+  for (int64_t row : rows) {
+    const uint8_t* from = in.pixels.data() + row * in.width * in.channels;
+    for (int64_t column : columns)
+      for (int64_t c = 0; c < in.channels; ++c) *out++ = from[column * in.channels + c];
   }
 }
 

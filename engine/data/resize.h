@@ -1,4 +1,5 @@
-// Resizing as Pillow does it, to the bit: nearest picks source pixel floor((i + 0.5) * scale); bilinear and bicubic (a = -0.5) are
+// Resizing as Pillow does it, to the bit where it takes the horizontal pass first (all versions before 12; for some sizes newer ones
+// take the vertical one first, which moves bilinear values by at most one grey level): nearest picks source pixel floor((i + 0.5) * scale); bilinear and bicubic (a = -0.5) are
 // separable convolutions whose kernel is stretched by the scale where the picture shrinks, with coefficients rounded to
 // 22 bits and each pass (horizontal first) rounded to 8 bits.
 #pragma once
