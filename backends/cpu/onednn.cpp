@@ -32,20 +32,21 @@ void DnnlKernel::bind(int argument, int index, bool is_output, const dnnl::memor
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::memory::desc &from = is_output ? wanted : user, &to = is_output ? user : wanted;
     dnnl::reorder::primitive_desc pd(dnnl_engine(), from, dnnl_engine(), to, attr);
-    o->reorder = dnnl::reorder(pd);
     o->scratchpad = dnnl::memory(pd.scratchpad_desc(), dnnl_engine(), DNNL_MEMORY_NONE);
     o->scratchpad_offset = reserve(pd.scratchpad_desc().get_size());
-    o->reorder_arguments = {{DNNL_ARG_FROM, is_output ? o->inner : o->user}, {DNNL_ARG_TO, is_output ? o->user : o->inner}, {DNNL_ARG_SCRATCHPAD, o->scratchpad}};
+    o->reorder = DnnlCall(dnnl::reorder(pd), {{DNNL_ARG_FROM, is_output ? o->inner : o->user}, {DNNL_ARG_TO, is_output ? o->user : o->inner},
+                                              {DNNL_ARG_SCRATCHPAD, o->scratchpad}});
   }
   arguments_.emplace(argument, o->inner);
   operands_.push_back(std::move(o));
 }
 
 void DnnlKernel::finish(dnnl::primitive primitive, const dnnl::memory::desc& scratchpad) {
-  primitive_ = std::move(primitive);
   scratchpad_ = dnnl::memory(scratchpad, dnnl_engine(), DNNL_MEMORY_NONE);
   scratchpad_offset_ = reserve(scratchpad.get_size());
+  has_scratchpad_ = scratchpad.get_size() > 0;
   arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratchpad_);
+  primitive_ = DnnlCall(std::move(primitive), arguments_);
 }
 
 void DnnlKernel::run(const RunContext& c) {
@@ -55,12 +56,12 @@ void DnnlKernel::run(const RunContext& c) {
     if (!o->copied) continue;
     o->inner.set_data_handle(space + o->offset);
     o->scratchpad.set_data_handle(space + o->scratchpad_offset);
-    if (!o->is_output) o->reorder.execute(stream_, o->reorder_arguments);
+    if (!o->is_output) o->reorder.execute(stream_);
   }
-  if (scratchpad_.get_desc().get_size()) scratchpad_.set_data_handle(space + scratchpad_offset_);
-  primitive_.execute(stream_, arguments_);
+  if (has_scratchpad_) scratchpad_.set_data_handle(space + scratchpad_offset_);
+  primitive_.execute(stream_);
   for (auto& o : operands_)
-    if (o->copied && o->is_output) o->reorder.execute(stream_, o->reorder_arguments);
+    if (o->copied && o->is_output) o->reorder.execute(stream_);
 }
 
 }  // namespace eng::cpu

@@ -19,6 +19,24 @@ const dnnl::engine& dnnl_engine();
 // A float32 description with these dimensions and strides.
 dnnl::memory::desc dnnl_desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides);
 
+// A primitive with its arguments, executed without the allocations that the C++ interface makes at each call.
+class DnnlCall {
+ public:
+  DnnlCall() = default;
+  DnnlCall(dnnl::primitive primitive, std::unordered_map<int, dnnl::memory> arguments) : primitive_(std::move(primitive)), held_(std::move(arguments)) {
+    for (const auto& [argument, memory] : held_) arguments_.push_back({argument, memory.get()});
+  }
+  void execute(const dnnl::stream& stream) const {
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
+                            "a oneDNN primitive failed");
+  }
+
+ private:
+  dnnl::primitive primitive_;
+  std::unordered_map<int, dnnl::memory> held_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
 class DnnlKernel : public Kernel {
  public:
   // Operand `index` (input or output `is_output`) lies as `user`; the primitive takes it as `wanted` under `argument`.
@@ -36,17 +54,17 @@ class DnnlKernel : public Kernel {
     bool is_output, copied;
     dnnl::memory user, inner;
     size_t offset = 0;  // of inner in the workspace, where copied
-    dnnl::reorder reorder;
-    Arguments reorder_arguments;
+    DnnlCall reorder;
     dnnl::memory scratchpad;  // of the reorder
     size_t scratchpad_offset = 0;
   };
   size_t reserve(size_t bytes);
 
   std::vector<std::unique_ptr<Operand>> operands_;
-  dnnl::primitive primitive_;
   Arguments arguments_;
+  DnnlCall primitive_;
   dnnl::memory scratchpad_;
+  bool has_scratchpad_ = false;
   size_t scratchpad_offset_ = 0, bytes_ = 0;
   dnnl::stream stream_{dnnl_engine()};
 };
