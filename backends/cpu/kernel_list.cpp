@@ -18,7 +18,11 @@
   X(batch_norm) \
   X(softmax) \
   X(reduce) \
-  X(pool)
+  X(pool) \
+  X(cast) \
+  X(dropout) \
+  X(lrn) \
+  X(space_depth)
 
 namespace eng::cpu {
 

@@ -9,7 +9,9 @@
   X(reshape) \
   X(conv) \
   X(batch_norm) \
-  X(pool)
+  X(pool) \
+  X(lrn) \
+  X(space_depth)
 
 namespace eng::test {
 
