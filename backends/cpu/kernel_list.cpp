@@ -22,7 +22,8 @@
   X(cast) \
   X(dropout) \
   X(lrn) \
-  X(space_depth)
+  X(space_depth) \
+  X(conv_transpose)
 
 namespace eng::cpu {
 

@@ -26,7 +26,8 @@
   X(cast) \
   X(dropout) \
   X(lrn) \
-  X(space_depth)
+  X(space_depth) \
+  X(conv_transpose)
 
 namespace eng {
 

@@ -2,10 +2,7 @@
 // Activations are used channels-last (oneDNN's brgemm kernels); others are copied into that order in the workspace. Weights
 // come in any order and are copied into oneDNN's packed form at each run. Backward weights is the one pass that is clearly
 // faster on 16-channel blocks for some shapes; a fixed rule (blocked_pays) chooses, so bits do not depend on a measurement.
-#include <algorithm>
-
-#include "backends/cpu/kernels/conv_shape.h"
-#include "backends/cpu/onednn.h"
+#include "backends/cpu/kernels/conv_onednn.h"
 
 namespace eng::cpu {
 namespace {
@@ -13,16 +10,9 @@ namespace {
 using dnnl::memory;
 using Desc = memory::desc;
 
-memory::format_tag last_tag(int64_t rank) {
-  return rank == 3 ? memory::format_tag::nwc : rank == 4 ? memory::format_tag::nhwc : memory::format_tag::ndhwc;
-}
 memory::format_tag blocked_tag(int64_t rank) {
   return rank == 3 ? memory::format_tag::nCw16c : rank == 4 ? memory::format_tag::nChw16c : memory::format_tag::nCdhw16c;
 }
-Desc dense_last(const TensorView& t) { return Desc(t.dims, memory::data_type::f32, last_tag(t.rank())); }
-// The operand as it lies. Dense channels-last becomes the tag itself, so that strides of unit axes cannot differ.
-Desc as_given(const TensorView& t) { return t.channels_last() ? dense_last(t) : dnnl_desc(t.dims, t.strides); }
-
 // Weights (O, C/G, kernel...) as oneDNN wants them: (G, O/G, C/G, kernel...) where there are groups.
 std::vector<int64_t> grouped_dims(const ConvShape& s) {
   std::vector<int64_t> d = s.weight.dims;
@@ -40,19 +30,6 @@ Desc weight_as_given(const ConvShape& s) {
 Desc weight_any(const ConvShape& s) { return Desc(grouped_dims(s), memory::data_type::f32, memory::format_tag::any); }
 Desc bias_desc(const ConvShape& s) { return Desc({s.weight.dims[0]}, memory::data_type::f32, memory::format_tag::x); }
 
-struct Windows {
-  std::vector<int64_t> strides, dilations, begin, end;
-};
-// oneDNN counts dilation from 0 and wants the end pad with which the number of positions comes out exactly.
-Windows onednn_window(const ConvShape& s) {
-  Windows w{s.window.strides, s.window.dilations, s.window.begin, s.window.end};
-  for (size_t i = 0; i < w.strides.size(); ++i) {
-    w.dilations[i] -= 1;
-    w.end[i] = (s.narrow.dims[i + 2] - 1) * w.strides[i] + s.window.reach(i) - s.wide.dims[i + 2] - w.begin[i];
-  }
-  return w;
-}
-
 // Backward weights: is copying X and dY into 16-channel blocks repaid? From the figures of docs: channels-last is slow for
 // kernels taller than one row with few columns, for strides, and for 1x1 kernels over many channels; the copies cost about
 // as much as 40 multiply-adds an element.
@@ -66,15 +43,9 @@ bool blocked_pays(const ConvShape& s) {
   return slow && work > 150 * copied;
 }
 
-dnnl::primitive_attr user_scratchpad() {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
-
 using Forward = dnnl::convolution_forward::primitive_desc;
 Forward forward_pd(const ConvShape& s, const Desc& x, const Desc& y, bool bias) {
-  const Windows w = onednn_window(s);
+  const OnednnWindow w = onednn_window(s);
   const auto kind = dnnl::prop_kind::forward_training;
   const auto algorithm = dnnl::algorithm::convolution_direct;
   if (bias) return Forward(dnnl_engine(), kind, algorithm, x, weight_any(s), bias_desc(s), y, w.strides, w.dilations, w.begin, w.end, user_scratchpad());
@@ -96,7 +67,7 @@ std::unique_ptr<Kernel> create_forward(const NodeView& n, int) {
 
 std::unique_ptr<Kernel> create_grad_input(const NodeView& n, int) {
   const ConvShape s = grad_input_shape(n);
-  const Windows w = onednn_window(s);
+  const OnednnWindow w = onednn_window(s);
   const Desc x = dense_last(s.wide), y = dense_last(s.narrow);
   auto hint = forward_pd(s, x, y, false);
   dnnl::convolution_backward_data::primitive_desc pd(dnnl_engine(), dnnl::algorithm::convolution_direct, x, weight_any(s), y, w.strides, w.dilations,
@@ -112,7 +83,7 @@ std::unique_ptr<Kernel> create_grad_input(const NodeView& n, int) {
 std::unique_ptr<Kernel> create_grad_weight(const NodeView& n, int) {
   using Backward = dnnl::convolution_backward_weights::primitive_desc;
   const ConvShape s = grad_weight_shape(n);
-  const Windows w = onednn_window(s);
+  const OnednnWindow w = onednn_window(s);
   const bool blocked = blocked_pays(s), bias = n.out(1).present();
   const auto algorithm = dnnl::algorithm::convolution_direct;
   auto layout = [&](const TensorView& t) { return blocked ? Desc(t.dims, memory::data_type::f32, blocked_tag(t.rank())) : dense_last(t); };
@@ -129,21 +100,9 @@ std::unique_ptr<Kernel> create_grad_weight(const NodeView& n, int) {
   return k;
 }
 
-// oneDNN takes the node where it has work to do, the geometry fits its rules, and a primitive can be made.
-std::string refuse(const NodeView& n, const ConvShape& s, std::unique_ptr<Kernel> (*create)(const NodeView&, int)) {
-  if (n.in(0).dtype != EB_FLOAT32) return "float32 only";
-  if (s.wide.count() == 0 || s.narrow.count() == 0 || s.weight.count() == 0) return "empty operands";
-  for (size_t i = 0; i < s.window.strides.size(); ++i)
-    if (onednn_window(s).begin[i] >= s.window.reach(i) || onednn_window(s).end[i] >= s.window.reach(i)) return "a pad as wide as the kernel";
-  try {
-    return create(n, 0) ? "" : "no primitive";
-  } catch (const dnnl::error& e) {
-    return e.what();
-  }
-}
-std::string can_forward(const NodeView& n) { return refuse(n, forward_shape(n), create_forward); }
-std::string can_grad_input(const NodeView& n) { return refuse(n, grad_input_shape(n), create_grad_input); }
-std::string can_grad_weight(const NodeView& n) { return refuse(n, grad_weight_shape(n), create_grad_weight); }
+std::string can_forward(const NodeView& n) { return refuse_onednn(n, forward_shape(n), create_forward); }
+std::string can_grad_input(const NodeView& n) { return refuse_onednn(n, grad_input_shape(n), create_grad_input); }
+std::string can_grad_weight(const NodeView& n) { return refuse_onednn(n, grad_weight_shape(n), create_grad_weight); }
 
 }  // namespace
 

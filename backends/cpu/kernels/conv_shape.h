@@ -26,6 +26,8 @@ inline ConvShape grad_weight_shape(const NodeView& n) { return conv_shape(n, n.i
 std::string conv_loops_can_run(const NodeView& n);
 std::unique_ptr<Kernel> create_conv_loops(const NodeView& n, int threads);
 std::unique_ptr<Kernel> create_conv_grad_input_loops(const NodeView& n, int threads);
+// ConvTranspose: inputs X (narrow), W and an optional bias.
+std::unique_ptr<Kernel> create_transposed_loops(const NodeView& n, const ConvShape& s);
 std::unique_ptr<Kernel> create_conv_grad_weight_loops(const NodeView& n, int threads);
 
 }  // namespace eng::cpu

@@ -11,7 +11,18 @@
   X(batch_norm) \
   X(pool) \
   X(lrn) \
-  X(space_depth)
+  X(space_depth) \
+  X(binary) \
+  X(logic) \
+  X(unary) \
+  X(softmax) \
+  X(reduce) \
+  X(loss) \
+  X(metric) \
+  X(optimizer_update) \
+  X(cast) \
+  X(dropout) \
+  X(conv_transpose)
 
 namespace eng::test {
 
