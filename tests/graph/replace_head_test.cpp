@@ -1,6 +1,8 @@
 // Head replacement: what is found, cut and put, and what is refused.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "engine/exec/evaluate.h"
 #include "graph/surgery/replace_head.h"
 #include "graph/surgery/training_step.h"
