@@ -1,0 +1,307 @@
+// engine-graph: looks at and changes models. A command is a row of kCommands: a name, what it does, a function.
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine/exec/evaluate.h"
+#include "engine/io/file.h"
+#include "graph/passes/check_supported.h"
+#include "graph/passes/infer_shapes.h"
+#include "graph/surgery/freeze.h"
+#include "graph/surgery/replace_head.h"
+#include "graph/surgery/training_step.h"
+#include "importers/onnx/export.h"
+#include "tools/common/graph_compare.h"
+#include "tools/common/graph_report.h"
+#include "tools/common/model_source.h"
+#include "tools/common/option_table.h"
+
+namespace eng::tools {
+namespace {
+
+struct GraphOptions {
+  std::string command, model, other, format = "text", out, target, size, optimizer = "sgd", loss = "auto", cut_at;
+  std::vector<std::string> shapes, freeze;
+  std::vector<double> batches{1, 8, 32};
+  int64_t batch = 1, classes = 0, seed = 0;
+  double dropout = 0;
+  bool all = false;
+};
+
+OptionTable graph_table(GraphOptions& o) {
+  OptionTable t;
+  t.command = "engine-graph";
+  t.usage = "engine-graph info|check|trainable|memory|draw|gradient|replace-head|diff|devices MODEL.onnx [MODEL2.onnx] [options]";
+  t.about =
+      "info          inputs, outputs, parameters, operators, arithmetic, memory to train by batch size\n"
+      "check         reads the model and names everything in it that is not supported; status 3 where there is something\n"
+      "trainable     every node that stands in the way of training, why, and what would help; status 3 where there is one\n"
+      "memory        memory of a training step by batch size\n"
+      "draw          the graph as DOT or SVG\n"
+      "gradient      the whole training step (forward, loss, backward, updates) as an ONNX file, or as text\n"
+      "replace-head  a new last layer with --classes outputs\n"
+      "diff          what differs between two models\n"
+      "devices       the devices there are\n"
+      "Results on stdout, logs on stderr. Exit status: 0 done, 2 wrong usage, 3 bad model, 4 device failure.";
+  t.groups = {{"Words",
+               {{.name = "command", .target = &o.command, .value = "COMMAND", .help = "what to do"},
+                {.name = "model", .target = &o.model, .value = "MODEL.onnx", .help = "the model"},
+                {.name = "other", .target = &o.other, .value = "MODEL2.onnx", .help = "for diff: the model to compare with"}}},
+              {"Options",
+               {{.name = "--format", .target = &o.format, .value = "FORM", .help = "of the result", .choices = {"text", "json", "dot", "svg"}},
+                {.name = "--out", .target = &o.out, .value = "FILE", .help = "where the result goes", .default_text = "stdout"},
+                {.name = "--target", .target = &o.target, .value = "NAME", .help = "the output that counts", .default_text = "the first that depends on weights"},
+                {.name = "--size", .target = &o.size, .value = "HxW", .help = "picture size in pixels where the model leaves it open", .default_text = "from the model, or 224x224"},
+                {.name = "--shape", .target = &o.shapes, .value = "INPUT:DxD..", .help = "shape of an input without the batch, such as x:140x256", .default_text = "from the model"},
+                {.name = "--batches", .target = &o.batches, .value = "N,...", .help = "batch sizes of info and memory", .low = 1, .high = 1 << 20},
+                {.name = "--batch", .target = &o.batch, .value = "N", .help = "batch size of gradient", .low = 1, .high = 1 << 20},
+                {.name = "--optimizer", .target = &o.optimizer, .value = "NAME", .help = "of memory and gradient (sgd: with momentum in info and memory)", .choices = {"sgd", "rmsprop", "adam", "adamw"}},
+                {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "of gradient",
+                 .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
+                {.name = "--freeze", .target = &o.freeze, .value = "GLOB,...", .help = "weights that are not trained", .default_text = "none"},
+                {.name = "--classes", .target = &o.classes, .value = "N", .help = "outputs of the new head", .default_text = "must be given", .low = 0},
+                {.name = "--cut-at", .target = &o.cut_at, .value = "NODE", .help = "replace-head: cut behind this node", .default_text = "found by itself"},
+                {.name = "--dropout", .target = &o.dropout, .value = "RATE", .help = "replace-head: in front of the new layer", .low = 0, .high = 0.99},
+                {.name = "--seed", .target = &o.seed, .value = "N", .help = "of new weights", .low = 0},
+                {.name = "--all", .target = &o.all, .help = "trainable: list every weight"}}}};
+  t.refused = {{"--plan", "one device computes"}};
+  return t;
+}
+
+struct Context {
+  const GraphOptions& o;
+  const Console& console;
+  std::shared_ptr<Device> device;
+  Graph model;
+  ShapeBinding binding;  // batch entries are -1
+};
+
+Status deliver(const GraphOptions& o, const std::string& text) {
+  if (!o.out.empty()) return write_file_atomic(o.out, text);
+  std::fputs(text.c_str(), stdout);
+  return {};
+}
+
+Status only_formats(const GraphOptions& o, std::initializer_list<const char*> known) {
+  std::string list;
+  for (const char* k : known) {
+    if (o.format == k) return {};
+    list += (list.empty() ? "" : ", ") + std::string(k);
+  }
+  return usage_error(o.command, " --format ", o.format, ": known are ", list);
+}
+
+Result<std::vector<int64_t>> parse_dims(const std::string& text, const std::string& option) {
+  std::vector<int64_t> dims;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('x', begin), text.size());
+    const auto n = parse_number(text.substr(begin, end - begin));
+    if (!n.ok() || *n < 1 || *n > 1e9) return usage_error(option, " '", text, "': sizes with x between them are wanted, such as 140x256");
+    dims.push_back(static_cast<int64_t>(*n));
+    begin = end + 1;
+  }
+  return dims;
+}
+
+// Sizes that the file leaves open: --shape, --size, else 3 channels and 224x224 for what looks like pictures.
+Result<ShapeBinding> open_sizes(const Graph& model, const GraphOptions& o) {
+  ShapeBinding b;
+  std::vector<int64_t> size{224, 224};
+  if (!o.size.empty()) {
+    ENG_ASSIGN(size, parse_dims(o.size, "--size"));
+    if (size.size() == 1) size.push_back(size[0]);
+    if (size.size() != 2) return usage_error("--size ", o.size, ": HxW is wanted");
+  }
+  for (ValueId id : model.inputs) {
+    const Value& v = model.value(id);
+    Shape shape = v.declared_dims;
+    if (shape.size() == 4) {
+      const bool last = shape[3] == 1 || shape[3] == 3, open_channels = shape[1] < 0 && !last;
+      if (open_channels) shape[1] = 3;
+      for (size_t k : last ? std::vector<size_t>{1, 2} : std::vector<size_t>{2, 3}) {
+        if (shape[k] < 0) shape[k] = size[k - (last ? 1 : 2)];
+      }
+    }
+    if (!shape.empty()) shape[0] = -1;
+    b.shapes[v.name] = shape;
+  }
+  for (const std::string& text : o.shapes) {
+    const size_t colon = text.rfind(':');
+    const std::string name = text.substr(0, colon);
+    if (colon == std::string::npos || !b.shapes.count(name)) return usage_error("--shape '", text, "': INPUT:DxD with the name of an input is wanted");
+    ENG_ASSIGN(std::vector<int64_t> dims, parse_dims(text.substr(colon + 1), "--shape"));
+    dims.insert(dims.begin(), -1);
+    b.shapes[name] = dims;
+  }
+  return b;
+}
+
+ShapeBinding with_batch(ShapeBinding b, int64_t batch) {
+  b.batch = batch;
+  for (auto& [name, shape] : b.shapes) {
+    if (!shape.empty() && shape[0] < 0) shape[0] = batch;
+  }
+  return b;
+}
+
+Status info(Context& c) {
+  ENG_TRY(only_formats(c.o, {"text", "json"}));
+  const std::vector<int64_t> batches(c.o.batches.begin(), c.o.batches.end());
+  InfoReport r = info_of(c.model, c.o.model, c.binding, c.o.target, c.device, batches, c.o.optimizer);
+  return deliver(c.o, c.o.format == "json" ? as_json(r) : as_text(r));
+}
+
+Status memory(Context& c) {
+  ENG_TRY(only_formats(c.o, {"text", "json"}));
+  const std::vector<int64_t> batches(c.o.batches.begin(), c.o.batches.end());
+  const InfoReport r = info_of(c.model, c.o.model, c.binding, c.o.target, c.device, batches, c.o.optimizer);
+  if (r.memory.empty()) return invalid(c.o.model, ": ", r.flops_problem);
+  if (c.o.format == "json") return deliver(c.o, as_json(r));
+  std::string text;
+  for (const MemoryRow& m : r.memory) {
+    if (!m.problem.empty()) return invalid("batch ", m.batch, ": ", m.problem);
+    text += cat("batch ", m.batch, ": ", bytes_text(m.total), "\n  within a step        ", bytes_text(m.arena), " (of it workspace ", bytes_text(m.workspace), "; without sharing ",
+                bytes_text(m.activations), ")\n  weights, optimiser   ", bytes_text(m.state), "\n  inputs               ", bytes_text(m.inputs), "\n  constants            ",
+                bytes_text(m.constants), "\n  fullest at           ", m.peak_node, "\n");
+  }
+  return deliver(c.o, text);
+}
+
+Status check(Context& c) {
+  ENG_TRY(only_formats(c.o, {"text", "json"}));
+  const std::vector<std::string> findings = unsupported_nodes(c.model);
+  std::string text;
+  if (c.o.format == "json") {
+    nlohmann::ordered_json j{{"model", c.o.model}, {"supported", findings.empty()}, {"findings", findings}};
+    text = j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  } else {
+    for (const std::string& f : findings) text += f + "\n";
+    if (findings.empty()) text = cat(c.o.model, ": ", c.model.live_nodes().size(), " nodes, all supported\n");
+  }
+  ENG_TRY(deliver(c.o, text));
+  return findings.empty() ? Status() : unsupported(c.o.model, ": ", findings.size(), " thing(s) are not supported");
+}
+
+Status trainable(Context& c) {
+  ENG_TRY(only_formats(c.o, {"text", "json"}));
+  const TrainableReport r = trainable_of(c.model, c.binding, c.o.target, c.device);
+  ENG_TRY(deliver(c.o, c.o.format == "json" ? as_json(r) : as_text(r, c.o.all)));
+  return r.obstacles.empty() && r.problem.empty() ? Status() : unsupported(c.o.model, " cannot be trained as it is");
+}
+
+Status draw(Context& c) {
+  if (c.o.format != "svg" && c.o.format != "dot" && c.o.format != "text") return only_formats(c.o, {"dot", "svg"});
+  Graph shaped = c.model;  // with shapes where they can be found out
+  if (bind_shapes(shaped, with_batch(c.binding, c.o.batch)).ok() && infer_shapes(shaped, evaluator_on(c.device)).ok()) c.model = std::move(shaped);
+  return deliver(c.o, c.o.format == "svg" ? to_svg(c.model) : to_dot(c.model));
+}
+
+Status gradient(Context& c) {
+  StepOptions options;
+  options.target = c.o.target;
+  options.optimizer.kind = c.o.optimizer;
+  options.seed = static_cast<uint64_t>(c.o.seed);
+  ENG_ASSIGN(options.loss, c.o.loss == "auto" ? Result<LossKind>(LossKind::kAuto) : parse_loss(c.o.loss));
+  ENG_ASSIGN(const Step step, build_training_step(c.model, with_batch(c.binding, c.o.batch), options, evaluator_on(c.device)));
+  c.console.note(step.loss_note);
+  c.console.note(cat(step.graph.live_nodes().size(), " nodes, ", step.parameters.size(), " weights are trained, ", step.graph.updates.size(), " updates"));
+  const bool onnx = c.o.out.size() > 5 && c.o.out.substr(c.o.out.size() - 5) == ".onnx";
+  if (onnx) return export_onnx(step.graph, c.o.out);
+  ENG_TRY(only_formats(c.o, {"text", "dot", "svg"}));
+  return deliver(c.o, c.o.format == "svg" ? to_svg(step.graph) : c.o.format == "dot" ? to_dot(step.graph) : print(step.graph));
+}
+
+Status new_head(Context& c) {
+  if (c.o.classes < 1 || c.o.out.empty()) return usage_error("replace-head needs --classes N and --out FILE.onnx");
+  HeadOptions head{.classes = c.o.classes, .cut_at = c.o.cut_at, .dropout = c.o.dropout, .seed = static_cast<uint64_t>(c.o.seed), .target = c.o.target};
+  ENG_ASSIGN(const HeadReport r, replace_head(c.model, head, with_batch(c.binding, 1), evaluator_on(c.device)));
+  ENG_TRY(export_onnx(c.model, c.o.out));
+  std::printf("found %s\ncut   %s\nput   %s\n", r.found.c_str(), r.cut.c_str(), r.put.c_str());
+  return {};
+}
+
+Status diff(Context& c) {
+  ENG_TRY(only_formats(c.o, {"text", "json"}));
+  if (c.o.other.empty()) return usage_error("diff needs two models");
+  ENG_ASSIGN(const Graph other, read_model(c.o.other, c.console));
+  const std::vector<std::string> lines = differences(c.model, other);
+  if (c.o.format == "json") return deliver(c.o, nlohmann::json(lines).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return deliver(c.o, lines.empty() ? "no difference\n" : text);
+}
+
+Status list_devices(const GraphOptions& o) {
+  ENG_TRY(only_formats(o, {"text", "json"}));
+  const auto text_of = [](const eb_string& s) { return s.data ? std::string(s.data, s.length) : std::string(); };
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  std::string text;
+  for (const eb_backend_table* b : backends()) {
+    eb_error error{sizeof(eb_error), 0, {0}};
+    int32_t count = 0;
+    ENG_TRY(to_status(b->core->device_count(&count, &error), error, text_of(b->name)));
+    for (int32_t i = 0; i < count; ++i) {
+      eb_device_info info{};
+      info.struct_size = sizeof info;
+      ENG_TRY(to_status(b->core->device_info(i, &info, &error), error, text_of(b->name)));
+      const std::string state = text_of(info.unavailable);
+      list.push_back({{"name", text_of(info.name)}, {"description", text_of(info.description)}, {"total_memory", info.total_memory},
+                      {"free_memory", info.free_memory}, {"unavailable", state}});
+      text += cat(text_of(info.name), "  ", text_of(info.description), "  ", bytes_text(info.total_memory), ", ", bytes_text(info.free_memory), " free",
+                  state.empty() ? "" : "  not usable: " + state, "\n");
+    }
+  }
+  return deliver(o, o.format == "json" ? list.dump(2) + "\n" : text);
+}
+
+struct Command {
+  const char* name;
+  Status (*run)(Context&);
+};
+constexpr Command kCommands[] = {{"info", info}, {"check", check}, {"trainable", trainable}, {"memory", memory}, {"draw", draw},
+                                 {"gradient", gradient}, {"replace-head", new_head}, {"diff", diff}};
+
+Status run(const GraphOptions& o, const Console& console) {
+  if (o.command == "devices") return list_devices(o);
+  if (o.command == "plan") return usage_error("plan is not there yet; one device computes");
+  const Command* found = nullptr;
+  std::vector<std::string> known{"devices"};
+  for (const Command& c : kCommands) {
+    known.emplace_back(c.name);
+    if (o.command == c.name) found = &c;
+  }
+  if (!found) {
+    std::string list;
+    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+    return usage_error("unknown command '", o.command, "'; known are ", list, suggestion(o.command, known));
+  }
+  if (o.model.empty()) return usage_error(o.command, " needs a model");
+  if (!o.other.empty() && o.command != "diff") return usage_error("unexpected argument '", o.other, "'");
+  Context c{o, console, nullptr, {}, {}};
+  ENG_ASSIGN(c.device, Device::open("cpu:0"));
+  ENG_ASSIGN(c.model, read_model(o.model, console));
+  if (!o.freeze.empty()) ENG_TRY(freeze(c.model, o.freeze).status());
+  ENG_ASSIGN(c.binding, open_sizes(c.model, o));
+  return found->run(c);
+}
+
+int main_of(const std::vector<std::string>& words) {
+  ignore_file_size_signal();
+  GraphOptions options;
+  const OptionTable table = graph_table(options);
+  const auto line = parse_options(table, words);
+  const Console console(1);
+  if (!line.ok()) return console.finish(line.status());
+  if (line->help) {
+    GraphOptions defaults;
+    std::fputs(help_text(graph_table(defaults)).c_str(), stdout);
+    return 0;
+  }
+  if (options.command.empty()) return console.finish(usage_error("usage: ", table.usage));
+  return console.finish(run(options, console));
+}
+
+}  // namespace
+}  // namespace eng::tools
+
+int main(int argc, char** argv) { return eng::tools::main_of({argv + 1, argv + argc}); }
