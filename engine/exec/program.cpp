@@ -169,8 +169,8 @@ Status Program::Impl::place(Storage& s, void** pointer) {
     case StorageKind::kArena: return {};
     case StorageKind::kConstant: return place_constant(s, pointer);
     case StorageKind::kState: {
-      if (!v.data) return internal_error("'", v.name, "' has no first content");
-      ENG_TRY(store->ensure(v.name, *v.data));
+      if (!v.data && !v.has_shape) return internal_error("'", v.name, "' has neither content nor shape");
+      ENG_TRY(store->ensure(v.name, v.data ? *v.data : Tensor(v.dtype, v.shape)));  // optimiser slots start at zero
       memory.state += s.bytes;
       *pointer = store->pointer(v.name);
       return {};
