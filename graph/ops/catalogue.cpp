@@ -27,7 +27,8 @@
   X(dropout) \
   X(lrn) \
   X(space_depth) \
-  X(conv_transpose)
+  X(conv_transpose) \
+  X(layer_norm)
 
 namespace eng {
 

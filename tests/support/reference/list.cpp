@@ -22,7 +22,8 @@
   X(optimizer_update) \
   X(cast) \
   X(dropout) \
-  X(conv_transpose)
+  X(conv_transpose) \
+  X(layer_norm)
 
 namespace eng::test {
 
