@@ -26,6 +26,32 @@ Status fetch(CompiledStep& compiled, double& loss, int64_t& correct) {
   return {};
 }
 
+// Adds a batch's predictions to the confusion matrix. Labels are class numbers or one-hot rows.
+Status count_confusion(CompiledStep& compiled, const Tensor& labels, std::vector<std::vector<int64_t>>& confusion) {
+  const LossKind kind = compiled.step.loss_kind;
+  const int64_t classes = compiled.step.classes;
+  if (kind == LossKind::kMeanSquaredError || classes < 2 || classes > kMaxConfusion || compiled.step.predictions == kNoValue) return {};
+  Tensor output;
+  ENG_TRY(compiled.program->fetch(compiled.step.predictions, output));
+  const int64_t rows = output.shape().empty() ? 0 : output.shape()[0], columns = rows ? output.element_count() / rows : 0;
+  const int64_t label_columns = rows ? labels.element_count() / rows : 0;
+  if (columns != classes || label_columns == 0) return {};  // one output for two classes: whether 0 or 0.5 parts them is not known here
+  const auto highest = [](const Tensor& t, int64_t row, int64_t n) {
+    int64_t best = 0;
+    for (int64_t c = 1; c < n; ++c) {
+      if (t.at(row * n + c) > t.at(row * n + best)) best = c;
+    }
+    return best;
+  };
+  confusion.resize(static_cast<size_t>(classes), std::vector<int64_t>(static_cast<size_t>(classes)));
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t label = label_columns > 1 ? highest(labels, r, label_columns) : static_cast<int64_t>(labels.at(r) + 0.5);
+    const int64_t said = highest(output, r, columns);
+    if (label >= 0 && label < classes && said < classes) ++confusion[static_cast<size_t>(label)][static_cast<size_t>(said)];
+  }
+  return {};
+}
+
 }  // namespace
 
 Trainer::Trainer(ModelSteps& steps, DataPipeline& training, DataPipeline* validation, FitOptions options, TrainObserver* observer,
@@ -168,6 +194,7 @@ Status Trainer::run_epoch() {
 
 Result<Evaluation> Trainer::evaluate(DataPipeline& data, int64_t max_batches) {
   const int64_t total = max_batches > 0 ? std::min(max_batches, data.batches_per_epoch()) : data.batches_per_epoch();
+  Evaluation e;
   MetricSums sums;
   data.begin_epoch(0);
   for (int64_t done = 0; done < total; ++done) {
@@ -183,9 +210,9 @@ Result<Evaluation> Trainer::evaluate(DataPipeline& data, int64_t max_batches) {
     int64_t correct = 0;
     ENG_TRY(fetch(*compiled, loss, correct).in("evaluation"));
     sums.add(loss, correct, validation_batch_.size);
+    ENG_TRY(count_confusion(*compiled, validation_batch_.labels, e.confusion));
   }
   if (observer_) observer_->on_evaluation(total, total);
-  Evaluation e;
   e.samples = sums.samples;
   e.loss = sums.samples ? sums.mean_loss() : std::numeric_limits<double>::quiet_NaN();
   if (has_accuracy_ && sums.samples) e.accuracy = sums.accuracy();
@@ -206,13 +233,15 @@ Status Trainer::finish_epoch(bool complete) {
   record.complete = complete;
   // An incomplete epoch (--steps) is saved before it is judged: resuming it must not see a trace of that.
   if (!complete) ENG_TRY(save("last.ckpt"));
+  Evaluation e;
   if (validation_) {
-    ENG_ASSIGN(const Evaluation e, evaluate(*validation_, options_.validation_steps));
+    ENG_ASSIGN(e, evaluate(*validation_, options_.validation_steps));
     record.val_loss = e.loss;
     record.val_accuracy = e.accuracy;
     record.val_samples = e.samples;
   }
   record.best = monitor_.update(record);
+  if (record.best) confusion_ = std::move(e.confusion);
   record.seconds = epoch_seconds_ + seconds_since(start);
   if (complete) {
     ++state_.epoch;

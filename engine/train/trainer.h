@@ -54,7 +54,9 @@ struct Evaluation {
   double loss = 0;
   std::optional<double> accuracy;
   int64_t samples = 0;
+  std::vector<std::vector<int64_t>> confusion;  // [label][prediction], for 2 to kMaxConfusion classes; else empty
 };
+inline constexpr int64_t kMaxConfusion = 100;
 
 enum class FitEnd : uint8_t { kDone, kNothingToDo, kStoppedEarly, kInterrupted };
 
@@ -75,6 +77,8 @@ class Trainer {
   const TrainingState& state() const { return state_; }
   const Monitor& monitor() const { return monitor_; }
   const std::vector<EpochRecord>& history() const { return history_; }  // of this process
+  // Of the best epoch's validation, if that was in this process.
+  const std::vector<std::vector<int64_t>>& confusion() const { return confusion_; }
 
  private:
   Trainer(ModelSteps& steps, DataPipeline& training, DataPipeline* validation, FitOptions options, TrainObserver* observer,
@@ -103,6 +107,7 @@ class Trainer {
   Monitor monitor_;
   TrainingState state_;
   std::vector<EpochRecord> history_;
+  std::vector<std::vector<int64_t>> confusion_;
   Batch batch_, validation_batch_;
   bool pass_open_ = false, epoch_done_ = false, has_accuracy_ = false;
   int64_t saved_step_ = -1;  // of last.ckpt

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/file.h"
+#include "engine/report/html_report.h"
 #include "engine/report/metrics_log.h"
 #include "engine/report/progress.h"
+#include "engine/report/tensorboard.h"
 #include "engine/train/interrupt.h"
 #include "engine/train/trainer.h"
 #include "importers/onnx/export.h"
@@ -18,11 +20,11 @@
 namespace eng::tools {
 namespace {
 
-// Trainer events -> progress bar, metrics.jsonl, log.
+// Trainer events -> progress bar, metrics.jsonl, TensorBoard, log. The two files may be null.
 class Reporter : public TrainObserver {
  public:
-  Reporter(Progress& progress, const Console& console, MetricsLog* log, bool every_step)
-      : progress_(progress), console_(console), log_(log), every_step_(every_step) {}
+  Reporter(Progress& progress, const Console& console, MetricsLog* log, TensorBoardLog* board, bool every_step)
+      : progress_(progress), console_(console), log_(log), board_(board), every_step_(every_step) {}
   Status on_step(const StepRecord& record) override {
     progress_.step(record);
     return log_ && every_step_ ? log_->write(to_json_line(record)) : Status();
@@ -30,6 +32,13 @@ class Reporter : public TrainObserver {
   void on_evaluation(int64_t done, int64_t total) override { progress_.evaluating(done, total); }
   Status on_epoch(const EpochRecord& record) override {
     progress_.epoch(record);
+    if (board_) {
+      std::vector<std::pair<std::string, double>> scalars{{"lr", record.rate}, {"samples_per_second", record.samples_per_second}};
+      for (const char* name : {"loss", "accuracy", "val_loss", "val_accuracy"}) {
+        if (const auto value = record.metric(name)) scalars.emplace_back(name, *value);
+      }
+      ENG_TRY(board_->write(record.step, scalars));
+    }
     return log_ ? log_->write(to_json_line(record)) : Status();
   }
   void on_message(const std::string& text) override { console_.note(text); }
@@ -38,6 +47,7 @@ class Reporter : public TrainObserver {
   Progress& progress_;
   const Console& console_;
   MetricsLog* log_;
+  TensorBoardLog* board_;
   bool every_step_;
 };
 
@@ -105,6 +115,22 @@ void print_result(const Trainer& trainer, const TrainOptions& o) {
   std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
+Status write_report(const Prepared& p, const Trainer& trainer, const TrainOptions& o, const std::string& options) {
+  HtmlReport r;
+  r.title = "Training of " + o.model;
+  r.facts = {{"model", o.model}, {"training data", o.data + ": " + p.training->describe()}};
+  if (p.validation) r.facts.emplace_back("validation data", (o.val.empty() ? "split off" : o.val) + ": " + p.validation->describe());
+  r.facts.emplace_back("loss", p.plan.loss_note);
+  r.facts.emplace_back("optimiser", cat(o.optimizer, ", learning rate ", o.lr, ", schedule ", o.schedule));
+  r.facts.emplace_back("trained", cat(p.plan.parameters.size(), " weight tensors; ", trainer.state().epoch, " epochs, ", trainer.state().step, " steps"));
+  if (const auto& best = trainer.monitor().state(); best.best) r.facts.emplace_back("best", cat(trainer.monitor().metric(), " ", *best.best, " in epoch ", best.best_epoch + 1));
+  r.classes = p.classes;
+  r.confusion = trainer.confusion();
+  r.options = options;
+  ENG_ASSIGN(r.epochs, read_epochs(join_path(o.out, "metrics.jsonl")));
+  return write_file_atomic(join_path(o.out, "report.html"), to_html(r));
+}
+
 Status train(TrainOptions& o, const Console& console, Progress& progress) {
   ENG_ASSIGN(FitOptions fit, fit_options(o));
   const std::string last = join_path(o.out, "last.ckpt");
@@ -120,16 +146,18 @@ Status train(TrainOptions& o, const Console& console, Progress& progress) {
   if (looks_only) return inspect_step(o, *p, console);
 
   std::unique_ptr<MetricsLog> log;
+  std::unique_ptr<TensorBoardLog> board;
   if (writes) {
     fit.options_text = write_config(train_table(o), {"--resume", "--config", "--write-gradients"});
     ENG_TRY(make_folder(o.out));
     ENG_TRY(write_file_atomic(join_path(o.out, "config.toml"), fit.options_text));
     ENG_TRY(write_file_atomic(join_path(o.out, "classes.json"), classes_to_json(p->classes) + "\n"));
     ENG_ASSIGN(log, MetricsLog::open(join_path(o.out, "metrics.jsonl"), o.resume ? checkpoint.state.step : -1));
+    ENG_ASSIGN(board, TensorBoardLog::create(o.out));
   } else {
     fit.folder.clear();
   }
-  Reporter reporter(progress, console, log.get(), o.metrics_every_step);
+  Reporter reporter(progress, console, log.get(), board.get(), o.metrics_every_step);
   ENG_ASSIGN(const std::unique_ptr<Trainer> trainer,
              Trainer::create(*p->steps, *p->training_pipeline, p->validation_pipeline.get(), fit, &reporter,
                              [&p](const Graph& graph, const std::string& path) { return write_model(*p, graph, path); }));
@@ -141,6 +169,7 @@ Status train(TrainOptions& o, const Console& console, Progress& progress) {
   if (o.epochs == 0) return evaluate_only(*p, *trainer, console);
   catch_interrupts();
   ENG_ASSIGN(const FitEnd end, trainer->fit());
+  ENG_TRY(write_report(*p, *trainer, o, fit.options_text));
   print_result(*trainer, o);
   if (end == FitEnd::kInterrupted) {
     return Status(Code::kStopped, cat("by signal ", interrupt_signal(), " after step ", trainer->state().step, "; ", last, " is saved, continue with --resume --out ", o.out));
