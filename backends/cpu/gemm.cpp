@@ -64,14 +64,9 @@ class GenericGemm : public Gemm<T> {
   GemmSpec s_;
 };
 
-dnnl::engine& cpu_engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
-  return e;
-}
-
 class OnednnGemm : public Gemm<float> {
  public:
-  OnednnGemm(const GemmSpec& s, int threads) : spec_(s), stream_(cpu_engine()) {
+  OnednnGemm(const GemmSpec& s, int threads) : spec_(s), stream_(dnnl_engine()) {
     empty_ = !s.m || !s.n || !batch_count(s);
     no_sum_ = !empty_ && !s.k;
     if (empty_ || no_sum_) return;
@@ -124,21 +119,21 @@ class OnednnGemm : public Gemm<float> {
     ones.push_back(s.n);
     const memory::desc bias = s.bias ? memory::desc(ones, memory::data_type::f32, row_strides(ones)) : memory::desc();
     dnnl::matmul::primitive_desc pd =
-        s.bias ? dnnl::matmul::primitive_desc(cpu_engine(), a, b, bias, c, attr) : dnnl::matmul::primitive_desc(cpu_engine(), a, b, c, attr);
-    a_ = memory(a, cpu_engine(), nullptr);
-    b_ = memory(b, cpu_engine(), nullptr);
-    c_ = memory(c, cpu_engine(), nullptr);
-    arguments_ = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}};
+        s.bias ? dnnl::matmul::primitive_desc(dnnl_engine(), a, b, bias, c, attr) : dnnl::matmul::primitive_desc(dnnl_engine(), a, b, c, attr);
+    a_ = memory(a, dnnl_engine(), nullptr);
+    b_ = memory(b, dnnl_engine(), nullptr);
+    c_ = memory(c, dnnl_engine(), nullptr);
+    std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}};
     if (s.bias) {
-      bias_ = memory(bias, cpu_engine(), nullptr);
-      arguments_.insert({DNNL_ARG_BIAS, bias_});
+      bias_ = memory(bias, dnnl_engine(), nullptr);
+      arguments.insert({DNNL_ARG_BIAS, bias_});
     }
     scratch_bytes_ = pd.scratchpad_desc().get_size();
     if (scratch_bytes_) {
-      scratch_ = memory(pd.scratchpad_desc(), cpu_engine(), nullptr);
-      arguments_.insert({DNNL_ARG_SCRATCHPAD, scratch_});
+      scratch_ = memory(pd.scratchpad_desc(), dnnl_engine(), nullptr);
+      arguments.insert({DNNL_ARG_SCRATCHPAD, scratch_});
     }
-    primitive_ = DnnlCall(dnnl::matmul(pd), arguments_);
+    primitive_ = DnnlCall(dnnl::matmul(pd), std::move(arguments));
   }
   static memory::dims row_strides(const memory::dims& dims) {
     memory::dims strides(dims.size());
@@ -151,7 +146,6 @@ class OnednnGemm : public Gemm<float> {
   dnnl::stream stream_;
   DnnlCall primitive_;
   memory a_, b_, c_, bias_, scratch_;
-  std::unordered_map<int, memory> arguments_;
   size_t scratch_bytes_ = 0;
   bool empty_ = false, no_sum_ = false;
 };

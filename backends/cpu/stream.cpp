@@ -34,7 +34,11 @@ void eb_stream::loop() {
   Task current;  // swapped with the ring's slot, so that both keep their storage while the lock is free
   std::unique_lock lock(mutex_);
   for (;;) {
-    work_.wait(lock, [this] { return head_ != tail_; });
+    if (head_ == tail_) {
+      sleeping_ = true;
+      work_.wait(lock, [this] { return head_ != tail_; });
+      sleeping_ = false;
+    }
     std::swap(current, ring_[head_ % ring_.size()]);
     lock.unlock();
     if (current.kind != TaskKind::kStop) execute(current);

@@ -1,5 +1,6 @@
 // Devices, in-order streams and events of the CPU backend. A stream is one thread that takes tasks from a ring; its OpenMP
-// team is the device's. Tasks keep their storage, so enqueuing allocates only until the ring has seen its longest step.
+// team is the device's. Tasks keep their storage, and an idle ring starts again at its first slot, so enqueuing allocates only
+// until the ring has seen its longest step.
 #pragma once
 
 #include <condition_variable>
@@ -45,13 +46,16 @@ struct eb_stream {
   // Fills the next free task under the lock, then wakes the thread.
   template <class F>
   void enqueue(F&& fill) {
+    bool wake;
     {
       std::unique_lock lock(mutex_);
+      if (head_ == tail_) head_ = tail_ = 0;
       if (tail_ - head_ == ring_.size()) grow();
       fill(ring_[tail_ % ring_.size()]);
       ++tail_;
+      wake = sleeping_;
     }
-    work_.notify_one();
+    if (wake) work_.notify_one();
   }
   // False when the time is over first. Takes the first error of the work since the last call.
   bool synchronize(int64_t timeout_ms, int32_t* code, std::string* message);
@@ -67,6 +71,7 @@ struct eb_stream {
   std::condition_variable work_, idle_;
   std::vector<eng::cpu::Task> ring_;
   uint64_t head_ = 0, tail_ = 0;  // head_: next to finish; tail_: next to fill
+  bool sleeping_ = false;        // the thread waits for work
   int32_t error_code_ = 0;
   std::string error_message_;
   std::thread thread_;

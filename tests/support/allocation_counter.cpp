@@ -1,0 +1,75 @@
+// See allocation_counter.h.
+#include "tests/support/allocation_counter.h"
+
+#include <link.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace {
+
+std::atomic<uint64_t> count{0}, count_onednn{0};
+
+struct Range {
+  uintptr_t begin = 0, end = 0;
+};
+
+// Where oneDNN's code lies. Called before any thread allocates (static storage, no allocation here).
+Range find_onednn() {
+  Range found;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* out) {
+        if (!std::strstr(info->dlpi_name, "libdnnl")) return 0;
+        Range& r = *static_cast<Range*>(out);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& segment = info->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
+          r.begin = info->dlpi_addr + segment.p_vaddr;
+          r.end = r.begin + segment.p_memsz;
+        }
+        return 1;
+      },
+      &found);
+  return found;
+}
+
+void tally(void* caller) {
+  static const Range onednn = find_onednn();
+  const auto at = reinterpret_cast<uintptr_t>(caller);
+  (at >= onednn.begin && at < onednn.end ? count_onednn : count).fetch_add(1, std::memory_order_relaxed);
+}
+
+void* counted(std::size_t bytes, void* caller) {
+  tally(caller);
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+void* counted_aligned(std::size_t bytes, std::size_t alignment, void* caller) {
+  tally(caller);
+  if (void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes, __builtin_return_address(0)); }
+void* operator new[](std::size_t bytes) { return counted(bytes, __builtin_return_address(0)); }
+void* operator new(std::size_t bytes, std::align_val_t a) { return counted_aligned(bytes, static_cast<std::size_t>(a), __builtin_return_address(0)); }
+void* operator new[](std::size_t bytes, std::align_val_t a) { return counted_aligned(bytes, static_cast<std::size_t>(a), __builtin_return_address(0)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace eng::test {
+
+uint64_t allocations_so_far() { return count.load(); }
+uint64_t onednn_allocations_so_far() { return count_onednn.load(); }
+
+}  // namespace eng::test
