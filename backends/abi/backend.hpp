@@ -63,6 +63,7 @@ struct TensorView {
   int64_t bytes() const { return count() * static_cast<int64_t>(size_of(dtype)); }
   // Dense in the given order; axes of extent 1 may have any stride. A dense tensor of <= 1 non-unit axis is both.
   bool row_major() const {
+    if (count() == 0) return true;
     int64_t n = 1;
     for (int64_t i = rank(); i-- > 0;) {
       if (dims[size_t(i)] != 1 && strides[size_t(i)] != n) return false;
@@ -71,7 +72,7 @@ struct TensorView {
     return true;
   }
   bool channels_last() const {
-    if (rank() < 3) return row_major();
+    if (rank() < 3 || count() == 0) return row_major();
     int64_t n = 1;
     auto check = [&](int64_t i) { bool ok = dims[size_t(i)] == 1 || strides[size_t(i)] == n; n *= dims[size_t(i)]; return ok; };
     if (!check(1)) return false;

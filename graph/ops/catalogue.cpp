@@ -28,7 +28,14 @@
   X(lrn) \
   X(space_depth) \
   X(conv_transpose) \
-  X(layer_norm)
+  X(layer_norm) \
+  X(transpose) \
+  X(concat) \
+  X(slice) \
+  X(gather) \
+  X(scatter) \
+  X(shape) \
+  X(expand)
 
 namespace eng {
 

@@ -23,7 +23,14 @@
   X(cast) \
   X(dropout) \
   X(conv_transpose) \
-  X(layer_norm)
+  X(layer_norm) \
+  X(transpose) \
+  X(concat) \
+  X(slice) \
+  X(gather) \
+  X(scatter) \
+  X(shape) \
+  X(expand)
 
 namespace eng::test {
 
