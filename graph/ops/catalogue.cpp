@@ -35,7 +35,8 @@
   X(gather) \
   X(scatter) \
   X(shape) \
-  X(expand)
+  X(expand) \
+  X(resize)
 
 namespace eng {
 

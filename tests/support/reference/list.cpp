@@ -30,7 +30,8 @@
   X(gather) \
   X(scatter) \
   X(shape) \
-  X(expand)
+  X(expand) \
+  X(resize)
 
 namespace eng::test {
 
