@@ -82,6 +82,56 @@ Status fill_constants(Graph& graph, const std::vector<Reading>& readings) {
   return {};
 }
 
+bool all_equal(const Tensor& t) {
+  for (int64_t i = 1; i < t.element_count(); ++i)
+    if (t.at(i) != t.at(0)) return false;
+  return true;
+}
+
+// Exporters that store equal tensors once write Identity(a) -> b for the others: a fresh batch normalisation's bias then doubles as its running
+// mean, and all scales of one width as each other. Such a copy becomes a tensor of its own again, under its own name. A copy whose elements
+// differ among themselves and that is read as a weight is left alone: that is a weight used twice, not an accident of initialisation.
+void separate_copies(Graph& graph, const std::vector<Reading>& readings) {
+  for (NodeId id : graph.live_nodes()) {
+    const Node& node = graph.node(id);
+    if (!node.domain.empty() || node.op_type != "Identity" || node.inputs.size() != 1 || node.outputs.size() != 1) continue;
+    const Tensor* content = graph.constant(node.inputs[0]);
+    const ValueId copy = node.outputs[0];
+    if (!content || !is_floating(content->dtype()) || graph.is_output(copy)) continue;
+    const Reading& r = readings[static_cast<size_t>(copy)];
+    const bool only_state = !r.states.empty() && !r.weight && !r.data;
+    if (!only_state && !all_equal(*content)) continue;
+    const std::shared_ptr<const Tensor> shared = graph.value(node.inputs[0]).data;
+    graph.remove_node(id);
+    Value& value = graph.value(copy);
+    value.role = Role::kConstant;
+    value.dtype = shared->dtype();
+    value.shape = shared->shape();
+    value.has_shape = true;
+    value.data = shared;
+  }
+}
+
+// Exporters write weights that happen to begin with the same content once, and the others as Identity of it (every batch
+// normalisation's scale of ones, say). They are weights of their own: each such Identity becomes a tensor.
+void separate_equal_weights(Graph& graph) {
+  for (NodeId id : graph.live_nodes()) {
+    const Node& node = graph.node(id);
+    if (!node.domain.empty() || node.op_type != "Identity" || node.inputs.size() != 1 || node.outputs.size() != 1 || node.inputs[0] == kNoValue) continue;
+    const Tensor* content = graph.constant(node.inputs[0]);
+    const ValueId out = node.outputs[0];
+    if (!content || !is_floating(content->dtype()) || graph.is_output(out)) continue;
+    const auto data = graph.value(node.inputs[0]).data;
+    graph.remove_node(id);
+    Value& value = graph.value(out);
+    value.role = Role::kConstant;
+    value.dtype = data->dtype();
+    value.shape = data->shape();
+    value.has_shape = true;
+    value.data = data;
+  }
+}
+
 // The first reader keeps the value, each further one gets a copy (which shares the bytes).
 void split_states(Graph& graph, ValueId v, const Reading& r) {
   const bool also_weight = r.weight || r.data || r.early;
@@ -98,7 +148,9 @@ void split_states(Graph& graph, ValueId v, const Reading& r) {
 }  // namespace
 
 Status mark_parameters(Graph& graph) {
+  separate_equal_weights(graph);
   ENG_TRY(fill_constants(graph, read_slots(graph)));
+  separate_copies(graph, read_slots(graph));
   const std::vector<Reading> readings = read_slots(graph);
   const ValueId count = graph.value_count();
   for (ValueId v = 0; v < count; ++v) {
