@@ -113,6 +113,7 @@ void normalise(const Sizes& s, const T* x, T* y, const T* mean, const T* factor,
       for (int64_t r = s.chunk_begin(i); r < s.chunk_begin(i + 1); ++r) {
         const T* p = x + r * s.channels;
         T* q = y + r * s.channels;
+#pragma omp simd
         for (int64_t c = 0; c < s.channels; ++c) {
           const T v = (p[c] - mean[c]) * factor[c] + shift[c];
           q[c] = v < floor ? floor : v;
@@ -270,6 +271,7 @@ class Gradient : public Kernel {
     int64_t r = begin;
     for (; r + 2 <= end; r += 2) {
       const T *g = c.in<T>(0) + r * s_.channels, *x = c.in<T>(1) + r * s_.channels, *g2 = g + s_.channels, *x2 = x + s_.channels;
+#pragma omp simd
       for (int64_t k = 0; k < s_.channels; ++k) {
         const T d = x[k] - mean[k], d2 = x2[k] - mean[k];
         const T a = !kRelu || d * factor[k] + shift[k] > 0 ? g[k] : T(0), b = !kRelu || d2 * factor[k] + shift[k] > 0 ? g2[k] : T(0);
@@ -279,6 +281,7 @@ class Gradient : public Kernel {
     }
     for (; r < end; ++r) {
       const T *g = c.in<T>(0) + r * s_.channels, *x = c.in<T>(1) + r * s_.channels;
+#pragma omp simd
       for (int64_t k = 0; k < s_.channels; ++k) {
         const T d = x[k] - mean[k], a = !kRelu || d * factor[k] + shift[k] > 0 ? g[k] : T(0);
         sum[k] += a;
@@ -315,6 +318,7 @@ class Gradient : public Kernel {
         for (int64_t r = s_.chunk_begin(i); r < s_.chunk_begin(i + 1); ++r) {
           const T *g = c.in<T>(0) + r * s_.channels, *x = c.in<T>(1) + r * s_.channels;
           T* dx = c.out<T>(0) + r * s_.channels;
+#pragma omp simd
           for (int64_t k = 0; k < s_.channels; ++k) {
             const T d = x[k] - mean[k], a = d * factor[k] + shift[k] > off ? g[k] : T(0);
             dx[k] = factor[k] * (a - k1[k] - d * k2[k]);
@@ -328,6 +332,7 @@ class Gradient : public Kernel {
         const int64_t at = (n * s_.channels + ch) * s_.area;
         const T *g = c.in<T>(0) + at, *x = c.in<T>(1) + at, m = mean[ch], f = factor[ch], b = shift[ch], a1 = k1[ch], a2 = k2[ch];
         T* dx = c.out<T>(0) + at;
+#pragma omp simd
         for (int64_t i = 0; i < s_.area; ++i) {
           const T d = x[i] - m, a = d * f + b > off ? g[i] : T(0);
           dx[i] = f * (a - a1 - d * a2);
