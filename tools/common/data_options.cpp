@@ -51,7 +51,7 @@ Result<Preprocessing> preprocessing_for(const DataOptions& o, const std::string&
   Preprocessing p;
   const auto is_channels = [](int64_t d) { return d == 1 || d == 3; };
   p.channels_last = !is_channels(dims[1]) && is_channels(dims[3]);
-  int64_t channels = p.channels_last ? dims[3] : dims[1], height = p.channels_last ? dims[1] : dims[2], width = p.channels_last ? dims[2] : dims[3];
+  const int64_t channels = p.channels_last ? dims[3] : dims[1], height = p.channels_last ? dims[1] : dims[2], width = p.channels_last ? dims[2] : dims[3];
   if (channels > 0 && !is_channels(channels)) return invalid("input '", input, "' has ", channels, " channels; pictures have 1 or 3");
   p.channels = channels > 0 ? channels : 3;
   if (!o.color.empty()) {
@@ -61,9 +61,6 @@ Result<Preprocessing> preprocessing_for(const DataOptions& o, const std::string&
   }
   if (!o.size.empty()) {
     ENG_TRY(parse_size(o.size, p.height, p.width));
-    if ((height > 0 && height != p.height) || (width > 0 && width != p.width)) {
-      return usage_error("--size ", o.size, ": input '", input, "' takes ", height, "x", width, " only");
-    }
   } else if (height > 0 && width > 0) {
     p.height = height, p.width = width;
   } else {

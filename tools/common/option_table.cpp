@@ -170,12 +170,18 @@ Result<ParsedLine> parse_options(const OptionTable& table, const std::vector<std
   bool help = false;
   app.add_flag("--help,-h", help);
   std::deque<std::vector<std::string>> values;  // one a row, addresses stay
+  std::deque<std::string> words_of;             // of the positional rows
   std::vector<std::pair<const OptionRow*, CLI::Option*>> options;
   ParsedLine line;
   try {
     for (const OptionGroup& group : table.groups) {
       for (const OptionRow& row : group.rows) {
         values.emplace_back();
+        if (positional(row)) {  // a plain string takes one word and leaves the rest to the next row
+          words_of.emplace_back();
+          options.emplace_back(&row, app.add_option(row.name, words_of.back()));
+          continue;
+        }
         CLI::Option* option = is_flag(row) ? app.add_flag(row.name + ",!--no-" + row.name.substr(2), values.back())
                                            : app.add_option(row.name, values.back())->expected(1);
         option->multi_option_policy(is_list(row) ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
@@ -200,7 +206,7 @@ Result<ParsedLine> parse_options(const OptionTable& table, const std::vector<std
   for (size_t i = 0; i < options.size(); ++i) {
     const auto& [row, option] = options[i];
     if (option->count() == 0) continue;
-    ENG_TRY(assign(*row, values[i]));
+    ENG_TRY(assign(*row, positional(*row) ? option->results() : values[i]));
     line.given.push_back(row->name);
   }
   return line;

@@ -95,6 +95,19 @@ Status new_head(Graph& model, const TrainOptions& o, const DataSource& data, con
   return {};
 }
 
+// The file's fixed picture size gives way to the one that is trained with, so that the exported model says what it takes.
+void declare_size(Value& input, const Shape& sample, const Console& console) {
+  const std::string before = dims_text(input);
+  bool changed = false;
+  for (size_t k = 0; k < sample.size(); ++k) {
+    int64_t& declared = input.declared_dims[k + 1];
+    if (declared < 0 || declared == sample[k]) continue;
+    declared = sample[k];
+    changed = true;
+  }
+  if (changed) console.note("input '" + input.name + "' is declared " + before + " in the file; it is trained and exported as " + dims_text(input));
+}
+
 // Whether float labels are one-hot rows.
 bool one_hot(const Tensor& y) {
   if (y.shape().size() != 2 || y.shape()[1] < 2) return false;
@@ -243,6 +256,7 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
     ENG_ASSIGN(p->preprocessing, preprocessing_for(o.input, input.name, input.declared_dims));
   }
   ENG_ASSIGN(const std::vector<SampleSpec> inputs, input_specs(part, data, p->preprocessing));
+  if (data.folder) declare_size(model.value(model.find_value(inputs[0].name)), inputs[0].shape, console);
 
   ENG_TRY(load(model, o, console));
   ENG_TRY(new_head(model, o, data, binding_of(inputs, o.batch), evaluator, console).in(o.model));
