@@ -109,11 +109,11 @@ std::string can_grad_weight(const NodeView& n) { return refuse_onednn(n, grad_we
 std::span<const KernelDef> conv_kernels() {
   static const KernelDef defs[] = {
       {.op = "Conv", .name = "onednn", .types = kFloat, .can_run = can_forward, .create = create_forward},
-      {.op = "Conv", .types = kFloats, .can_run = conv_loops_can_run, .create = create_conv_loops},
+      {.op = "Conv", .types = kFloats | kHalves, .can_run = conv_loops_can_run, .create = create_conv_loops},
       {.domain = "ai.engine", .op = "ConvGradInput", .name = "onednn", .types = kFloat, .can_run = can_grad_input, .create = create_grad_input},
-      {.domain = "ai.engine", .op = "ConvGradInput", .types = kFloats, .can_run = conv_loops_can_run, .create = create_conv_grad_input_loops},
+      {.domain = "ai.engine", .op = "ConvGradInput", .types = kFloats | kHalves, .can_run = conv_loops_can_run, .create = create_conv_grad_input_loops},
       {.domain = "ai.engine", .op = "ConvGradWeight", .name = "onednn", .types = kFloat, .can_run = can_grad_weight, .create = create_grad_weight},
-      {.domain = "ai.engine", .op = "ConvGradWeight", .types = kFloats, .can_run = conv_loops_can_run, .create = create_conv_grad_weight_loops},
+      {.domain = "ai.engine", .op = "ConvGradWeight", .types = kFloats | kHalves, .can_run = conv_loops_can_run, .create = create_conv_grad_weight_loops},
   };
   return defs;
 }

@@ -2,6 +2,7 @@
 // thread's sum in a fixed order. Missing axes are padded to three spatial ones at create.
 #include <array>
 
+#include "backends/cpu/half_adapter.h"
 #include "backends/cpu/kernels/conv_shape.h"
 
 namespace eng::cpu {
@@ -158,10 +159,17 @@ std::unique_ptr<Kernel> make(int32_t dtype, const ConvShape& s, bool bias) {
 }  // namespace
 
 std::string conv_loops_can_run(const NodeView&) { return ""; }
-std::unique_ptr<Kernel> create_conv_loops(const NodeView& n, int) { return make<Forward>(n.in(0).dtype, forward_shape(n), n.in(2).present()); }
-std::unique_ptr<Kernel> create_conv_grad_input_loops(const NodeView& n, int) { return create_transposed_loops(n, grad_input_shape(n)); }
+std::unique_ptr<Kernel> create_conv_loops(const NodeView& n, int threads) {
+  if (has_half(n)) return create_widened(n, threads, create_conv_loops);
+  return make<Forward>(n.in(0).dtype, forward_shape(n), n.in(2).present());
+}
+std::unique_ptr<Kernel> create_conv_grad_input_loops(const NodeView& n, int threads) {
+  if (has_half(n)) return create_widened(n, threads, create_conv_grad_input_loops);
+  return create_transposed_loops(n, grad_input_shape(n));
+}
 std::unique_ptr<Kernel> create_transposed_loops(const NodeView& n, const ConvShape& s) { return make<GradInput>(n.in(0).dtype, s, n.in(2).present()); }
-std::unique_ptr<Kernel> create_conv_grad_weight_loops(const NodeView& n, int) {
+std::unique_ptr<Kernel> create_conv_grad_weight_loops(const NodeView& n, int threads) {
+  if (has_half(n)) return create_widened(n, threads, create_conv_grad_weight_loops);
   return make<GradWeight>(n.in(0).dtype, grad_weight_shape(n), n.out(1).present());
 }
 

@@ -1,4 +1,5 @@
 // ConvTranspose: oneDNN's deconvolution, or the loops of ConvGradInput (conv_loops.cpp) with a bias. X is the narrow side.
+#include "backends/cpu/half_adapter.h"
 #include "backends/cpu/kernels/conv_onednn.h"
 
 namespace eng::cpu {
@@ -50,6 +51,11 @@ std::unique_ptr<Kernel> create_onednn(const NodeView& n, int) {
   return k;
 }
 
+std::unique_ptr<Kernel> create_loops(const NodeView& n, int threads) {
+  if (has_half(n)) return create_widened(n, threads, create_loops);
+  return create_transposed_loops(n, shape_of(n));
+}
+
 std::string can_onednn(const NodeView& n) { return refuse_onednn(n, shape_of(n), create_onednn); }
 
 }  // namespace
@@ -57,8 +63,7 @@ std::string can_onednn(const NodeView& n) { return refuse_onednn(n, shape_of(n),
 std::span<const KernelDef> conv_transpose_kernels() {
   static const KernelDef defs[] = {
       {.op = "ConvTranspose", .name = "onednn", .types = kFloat, .can_run = can_onednn, .create = create_onednn},
-      {.op = "ConvTranspose", .types = kFloats, .can_run = conv_loops_can_run,
-       .create = [](const NodeView& n, int) { return create_transposed_loops(n, shape_of(n)); }},
+      {.op = "ConvTranspose", .types = kFloats | kHalves, .can_run = conv_loops_can_run, .create = create_loops},
   };
   return defs;
 }
