@@ -1,0 +1,26 @@
+// Finds, loads and checks backend plugins: shared objects that export eb_get_backend (backends/abi/backend_abi.h). What is loaded
+// stays loaded until the process ends: nothing is ever unloaded under a running thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/abi/backend_abi.h"
+#include "graph/base/status.h"
+
+namespace eng {
+
+// Loads one plugin and registers its backend, so that Device::open finds it by name. Errors name the file and what is wrong: not a
+// shared object, no such symbol, another major version, a struct shorter than this engine needs, a function that is null, a
+// backend name that is taken.
+Result<const eb_backend_table*> load_backend(const std::string& path);
+
+// Loads all plugins of a list of files and folders, separated by ':'. In a folder these are the files engine-backend-*.so. With an
+// empty list: that of the environment variable ENGINE_BACKEND_PATH, else the folder of the running program, where none is fine too.
+// A file that is loaded already is skipped.
+Status load_backends(const std::string& list);
+
+// Whether a table keeps the ABI's rules; `source` is named in the error.
+Status check_backend(const eb_backend_table* table, const std::string& source);
+
+}  // namespace eng
