@@ -31,7 +31,10 @@
   X(scatter) \
   X(shape) \
   X(expand) \
-  X(resize)
+  X(resize) \
+  X(lstm) \
+  X(gru) \
+  X(rnn)
 
 namespace eng::test {
 
