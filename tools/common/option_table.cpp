@@ -183,7 +183,7 @@ Result<ParsedLine> parse_options(const OptionTable& table, const std::vector<std
           continue;
         }
         CLI::Option* option = is_flag(row) ? app.add_flag(row.name + ",!--no-" + row.name.substr(2), values.back())
-                                           : app.add_option(row.name, values.back())->expected(1);
+                                           : app.add_option(row.name, values.back())->expected(1)->allow_extra_args(false);
         option->multi_option_policy(is_list(row) ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
         options.emplace_back(&row, option);
       }

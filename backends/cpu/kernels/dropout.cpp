@@ -15,11 +15,11 @@ template <class T>
 class Dropout : public Kernel {
  public:
   explicit Dropout(const NodeView& n)
-      : count_(n.in(0).count()), ratio_type_(n.in(1).dtype), has_training_(n.in(2).present()), seed_(static_cast<uint32_t>(n.attr_int("seed", 0))) {}
+      : count_(n.in(0).count()), ratio_type_(n.in(1).dtype), has_training_(n.in(2).present()), has_mask_(n.out(1).present()), seed_(static_cast<uint32_t>(n.attr_int("seed", 0))) {}
   void run(const RunContext& c) override {
     const T* x = c.in<T>(0);
     T* y = c.out<T>(0);
-    bool* mask = c.out<bool>(1);
+    bool* mask = has_mask_ ? c.out<bool>(1) : nullptr;  // an omitted last output has no pointer at all
     const double ratio = ratio_type_ == EB_UNDEFINED ? 0.5 : ratio_type_ == EB_FLOAT64 ? *c.in<double>(1) : static_cast<double>(*c.in<float>(1));
     if (!has_training_ || !*c.in<bool>(2) || ratio == 0) {
       if (y != x) std::memmove(y, x, static_cast<size_t>(count_) * sizeof(T));
@@ -39,7 +39,7 @@ class Dropout : public Kernel {
  private:
   int64_t count_;
   int32_t ratio_type_;
-  bool has_training_;
+  bool has_training_, has_mask_;
   uint32_t seed_;
 };
 
