@@ -9,6 +9,7 @@
 #include "graph/passes/infer_shapes.h"
 #include "graph/surgery/freeze.h"
 #include "graph/surgery/replace_head.h"
+#include "engine/plugin/loader.h"
 #include "graph/surgery/training_step.h"
 #include "importers/onnx/export.h"
 #include "tools/common/graph_compare.h"
@@ -20,7 +21,7 @@ namespace eng::tools {
 namespace {
 
 struct GraphOptions {
-  std::string command, model, other, format = "text", out, target, size, optimizer = "sgd", loss = "auto", cut_at;
+  std::string command, model, other, format = "text", out, target, size, optimizer = "sgd", loss = "auto", cut_at, backend_path;
   std::vector<std::string> shapes, freeze;
   std::vector<double> batches{1, 8, 32};
   int64_t batch = 1, classes = 0, seed = 0;
@@ -51,7 +52,7 @@ OptionTable graph_table(GraphOptions& o) {
                {{.name = "--format", .target = &o.format, .value = "FORM", .help = "of the result", .choices = {"text", "json", "dot", "svg"}},
                 {.name = "--out", .target = &o.out, .value = "FILE", .help = "where the result goes", .default_text = "stdout"},
                 {.name = "--target", .target = &o.target, .value = "NAME", .help = "the output that counts", .default_text = "the first that depends on weights"},
-                {.name = "--size", .target = &o.size, .value = "HxW", .help = "picture size in pixels where the model leaves it open", .default_text = "from the model, or 224x224"},
+                {.name = "--size", .target = &o.size, .value = "HxW", .help = "picture size in pixels", .default_text = "from the model, or 224x224"},
                 {.name = "--shape", .target = &o.shapes, .value = "INPUT:DxD..", .help = "shape of an input without the batch, such as x:140x256", .default_text = "from the model"},
                 {.name = "--batches", .target = &o.batches, .value = "N,...", .help = "batch sizes of info and memory", .low = 1, .high = 1 << 20},
                 {.name = "--batch", .target = &o.batch, .value = "N", .help = "batch size of gradient", .low = 1, .high = 1 << 20},
@@ -63,6 +64,8 @@ OptionTable graph_table(GraphOptions& o) {
                 {.name = "--cut-at", .target = &o.cut_at, .value = "NODE", .help = "replace-head: cut behind this node", .default_text = "found by itself"},
                 {.name = "--dropout", .target = &o.dropout, .value = "RATE", .help = "replace-head: in front of the new layer", .low = 0, .high = 0.99},
                 {.name = "--seed", .target = &o.seed, .value = "N", .help = "of new weights", .low = 0},
+                {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "devices: backend plugins, files or folders separated by ':'",
+                 .default_text = "ENGINE_BACKEND_PATH, else beside the program"},
                 {.name = "--all", .target = &o.all, .help = "trainable: list every weight"}}}};
   t.refused = {{"--plan", "one device computes"}};
   return t;
@@ -103,7 +106,7 @@ Result<std::vector<int64_t>> parse_dims(const std::string& text, const std::stri
   return dims;
 }
 
-// Sizes that the file leaves open: --shape, --size, else 3 channels and 224x224 for what looks like pictures.
+// --shape and --size win over the file; what both leave open is 3 channels and 224x224 for what looks like pictures.
 Result<ShapeBinding> open_sizes(const Graph& model, const GraphOptions& o) {
   ShapeBinding b;
   std::vector<int64_t> size{224, 224};
@@ -119,7 +122,7 @@ Result<ShapeBinding> open_sizes(const Graph& model, const GraphOptions& o) {
       const bool last = shape[3] == 1 || shape[3] == 3, open_channels = shape[1] < 0 && !last;
       if (open_channels) shape[1] = 3;
       for (size_t k : last ? std::vector<size_t>{1, 2} : std::vector<size_t>{2, 3}) {
-        if (shape[k] < 0) shape[k] = size[k - (last ? 1 : 2)];
+        if (shape[k] < 0 || !o.size.empty()) shape[k] = size[k - (last ? 1 : 2)];
       }
     }
     if (!shape.empty()) shape[0] = -1;
@@ -232,6 +235,7 @@ Status diff(Context& c) {
 }
 
 Status list_devices(const GraphOptions& o) {
+  ENG_TRY(load_backends(o.backend_path));
   ENG_TRY(only_formats(o, {"text", "json"}));
   const auto text_of = [](const eb_string& s) { return s.data ? std::string(s.data, s.length) : std::string(); };
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

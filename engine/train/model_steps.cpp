@@ -1,7 +1,6 @@
 // See model_steps.h.
 #include "engine/train/model_steps.h"
 
-#include "engine/exec/evaluate.h"
 #include "graph/surgery/freeze.h"
 
 namespace eng {
@@ -24,8 +23,8 @@ Status CompiledStep::feed(const Batch& batch) {
   return program->feed(step.labels, same_count ? batch.labels.reshaped(wanted) : batch.labels);
 }
 
-ModelSteps::ModelSteps(Graph model, std::shared_ptr<Device> device, StepOptions options, std::vector<SampleSpec> inputs)
-    : model_(std::move(model)), device_(std::move(device)), store_(std::make_shared<StateStore>(device_)), options_(std::move(options)),
+ModelSteps::ModelSteps(Graph model, std::shared_ptr<Device> device, Evaluator evaluator, StepOptions options, std::vector<SampleSpec> inputs)
+    : model_(std::move(model)), device_(std::move(device)), evaluator_(std::move(evaluator)), store_(std::make_shared<StateStore>(device_)), options_(std::move(options)),
       inputs_(std::move(inputs)) {}
 
 ShapeBinding ModelSteps::binding(int64_t batch) const {
@@ -39,7 +38,7 @@ ShapeBinding ModelSteps::binding(int64_t batch) const {
   return b;
 }
 
-Result<Step> ModelSteps::plan(int64_t batch) const { return build_training_step(model_, binding(batch), options_, evaluator_on(device_)); }
+Result<Step> ModelSteps::plan(int64_t batch) const { return build_training_step(model_, binding(batch), options_, evaluator_); }
 
 Result<CompiledStep*> ModelSteps::compile(Step step, bool training, std::unique_ptr<CompiledStep>& slot) {
   auto made = std::make_unique<CompiledStep>();
@@ -70,7 +69,7 @@ Result<CompiledStep*> ModelSteps::training(int64_t batch) {
 Result<CompiledStep*> ModelSteps::evaluation(int64_t batch) {
   std::unique_ptr<CompiledStep>& slot = evaluation_[batch];
   if (slot) return slot.get();
-  ENG_ASSIGN(Step step, build_evaluation_step(model_, binding(batch), options_, evaluator_on(device_)));
+  ENG_ASSIGN(Step step, build_evaluation_step(model_, binding(batch), options_, evaluator_));
   return compile(std::move(step), false, slot);
 }
 

@@ -30,7 +30,8 @@ struct CompiledStep {
 class ModelSteps {
  public:
   // `model`: shapes not yet bound, parameters marked. `inputs`: what the data deliver for the model's inputs, with concrete sample shapes.
-  ModelSteps(Graph model, std::shared_ptr<Device> device, StepOptions options, std::vector<SampleSpec> inputs);
+  // `evaluator` folds constants (see graph/passes/infer_shapes.h).
+  ModelSteps(Graph model, std::shared_ptr<Device> device, Evaluator evaluator, StepOptions options, std::vector<SampleSpec> inputs);
 
   // Valid until unfreeze().
   Result<CompiledStep*> training(int64_t batch);
@@ -62,6 +63,7 @@ class ModelSteps {
 
   Graph model_;
   std::shared_ptr<Device> device_;
+  Evaluator evaluator_;
   std::shared_ptr<StateStore> store_;
   StepOptions options_;
   std::vector<SampleSpec> inputs_;

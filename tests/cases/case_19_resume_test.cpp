@@ -127,7 +127,7 @@ TEST_CASE("case 19: w^2/2 by momentum, six steps, stopped after three") {
   TempFolder folder;
   ModelBuilder m;
   const ValueId x = m.input("x", {1});
-  m.output(m.op("MatMul", {x, m.tensor("w", {1, 1}, {1})}), "out");
+  m.output(m.op("Gemm", {x, m.tensor("w", {1, 1}, {1})}), "out");
   const std::string model = write_model(folder, "w.onnx", m.g);
   const std::string data = write_arrays(folder, "w.npz", {{"x", Tensor::of<float>({1, 1}, {0.70710678f})}, {"y", Tensor::of<float>({1, 1}, {0})}});
   const auto run = [&](const std::string& out, std::vector<std::string> more) {

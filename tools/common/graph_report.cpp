@@ -106,6 +106,7 @@ TrainableReport trainable_of(const Graph& model, const ShapeBinding& binding, co
   const auto part = part_for(model, target);
   if (!part.ok()) {
     r.problem = part.status().message();
+    for (const std::string& finding : unsupported_nodes(model)) r.obstacles.push_back({finding, "without it nothing is known of the weights behind it", "remove or replace it"});
     return r;
   }
   r.target = part->value(part->outputs[0]).name;

@@ -7,6 +7,7 @@
 #include "engine/data/random.h"
 #include "engine/exec/evaluate.h"
 #include "engine/io/file.h"
+#include "engine/plugin/loader.h"
 #include "graph/surgery/freeze.h"
 #include "graph/surgery/replace_head.h"
 #include "importers/image/decode.h"
@@ -240,8 +241,13 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
   DeviceOptions device_options;
   device_options.threads = static_cast<int>(o.threads);
   device_options.deterministic = o.deterministic;
+  ENG_TRY(load_backends(o.backend_path));
   ENG_ASSIGN(p->device, Device::open(o.devices, device_options));
-  const Evaluator evaluator = evaluator_on(p->device);
+  std::shared_ptr<Device> host = p->device;  // constants are folded on the CPU, whatever computes the steps
+  if (p->device->name().rfind("cpu:", 0) != 0) {
+    ENG_ASSIGN(host, Device::open("cpu:0", device_options));
+  }
+  const Evaluator evaluator = evaluator_on(host);
 
   ENG_ASSIGN(Graph model, read_model(o.model, console));
   ENG_TRY(check_part(model, o.target, console).in(o.model));
@@ -275,7 +281,7 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
   step.seed = static_cast<uint64_t>(o.seed);
   ENG_ASSIGN(const Step auto_plan, build_training_step(model, binding_of(inputs, o.batch), step, evaluator));
   ENG_ASSIGN(step.loss, choose_loss(o, data, auto_plan.loss_kind));
-  p->steps = std::make_unique<ModelSteps>(std::move(model), p->device, step, inputs);
+  p->steps = std::make_unique<ModelSteps>(std::move(model), p->device, evaluator, step, inputs);
   ENG_ASSIGN(p->plan, p->steps->plan(o.batch));
   console.note("loss: " + p->plan.loss_note);
   ENG_TRY(check_classes(p->plan, data));

@@ -120,6 +120,8 @@ OptionGroup device_rows(TrainOptions& o) {
   return {"Device",
           {
               {.name = "--devices", .target = &o.devices, .value = "NAME", .help = "where it is computed; one device"},
+              {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "backend plugins: files, or folders with engine-backend-*.so, separated by ':'",
+               .default_text = "ENGINE_BACKEND_PATH, else beside the program"},
               {.name = "--threads", .target = &o.threads, .value = "N", .help = "threads of a step; sums depend on it, so it belongs to the recipe",
                .default_text = "one a processor", .low = 0, .high = 4096},
               {.name = "--precision", .target = &o.precision, .value = "TYPE", .help = "of the computation", .choices = {"fp32", "bf16"}},
@@ -147,7 +149,7 @@ OptionTable train_table(TrainOptions& o) {
             "Exit status: 0 done, 2 wrong usage, 3 bad model or data, 4 device failure, 5 stopped by a signal after saving.";
   t.groups = {run_rows(o), objective_rows(o), model_rows(o), data_group(o), callback_rows(o), device_rows(o), debugging_rows(o)};
   t.refused = {{"--parallel", "one device computes"}, {"--shards", "a step is computed whole"}, {"--plan", "one device computes"},
-               {"--placement", "one device computes"}, {"--memory", "choose a smaller --batch"}, {"--backend-path", "the CPU is built in"}};
+               {"--placement", "one device computes"}, {"--memory", "choose a smaller --batch"}};
   return t;
 }
 

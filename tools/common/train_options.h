@@ -40,7 +40,7 @@ struct TrainOptions {
   int64_t keep = 0, patience = 0;
   bool save_best_only = false, early_stop = false;
   // device
-  std::string devices = "cpu:0", precision = "fp32";
+  std::string devices = "cpu:0", precision = "fp32", backend_path;
   bool deterministic = false;
   // debugging
   std::string write_gradients;

@@ -190,8 +190,8 @@ int run_engine_train(const std::vector<std::string>& words) {
     return 0;
   }
   if (options.precision != "fp32") return Console(1).finish(usage_error("--precision ", options.precision, " is not there yet; fp32 is"));
-  if (options.devices != "cpu:0" && options.devices != "cpu") {
-    return Console(1).finish(usage_error("--devices ", options.devices, " is not there yet; one device, cpu:0, is"));
+  if (options.devices.find(',') != std::string::npos) {
+    return Console(1).finish(usage_error("--devices ", options.devices, ": several devices are not there yet; one is"));
   }
   Progress progress(static_cast<int>(options.verbose), options.epochs);
   const Console console(static_cast<int>(options.verbose), &progress);
