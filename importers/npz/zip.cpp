@@ -269,7 +269,7 @@ Status ZipWriter::finish() {
     put_number(record, UINT32_MAX, 4);
     put_number(record, entry.name.size(), 2);
     put_number(record, 28, 2);
-    put_number(record, 0, 10);  // comment length, disk, attributes
+    put_number(record, 0, 8);  // comment length, disk, attributes
     put_number(record, 0, 2);
     put_number(record, UINT32_MAX, 4);
     record += entry.name;
