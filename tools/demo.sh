@@ -32,7 +32,6 @@ seconds=$(($(date +%s) - start))
 # The last epoch's line of metrics.jsonl that has a validation accuracy, best over the epochs.
 accuracy=$(sed -n 's/.*"val_accuracy": *\([0-9.eE+-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | tail -n 1)
 [ -n "$accuracy" ] || { echo "demo: $run/metrics.jsonl holds no val_accuracy" >&2; exit 1; }
-options="--size 96x96 --rescale 1/255 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225"
 cat <<T
 
 validation accuracy: $accuracy   (best epoch; 1,000 pictures that were not trained on)
@@ -40,7 +39,7 @@ training took:       $seconds s
 run folder:          $run
 
 Try next:
-  $bin/engine-predict $run/best.onnx --data $files/val $options --metrics accuracy
+  $bin/engine-predict $run/best.onnx --data $files/val --metrics accuracy,log_loss --out $run/predictions.csv
+  $bin/engine-train $files/model.onnx --data $files/train --out $run --resume --epochs 6
   $bin/engine-graph trainable $files/model.onnx
-  $bin/engine-train $files/model.onnx --data $files/train --val $files/val --replace-head 10 $options --epochs 6 --resume --out $run
 T
