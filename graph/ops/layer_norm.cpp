@@ -1,12 +1,11 @@
 // Normalisations over the values of one sample. X is seen as rows; with m and v a row's mean and population variance:
 //   h = (x - m) / sqrt(v + epsilon),  y = h * scale + B
 //   LayerNormalization (17)     row: all axes from `axis` on; scale and B (optional) have the shape of a row; Mean, InvStdDev optional outputs
-//   RMSNormalization (23)       row as a layer's, but m = 0, v = mean of x^2 and no B
 //   InstanceNormalization (6)   row: one channel of one sample; scale and B a value a channel
 //   GroupNormalization (21)     row: C / num_groups channels of one sample; scale and B a value a channel
 // ai.engine::NormGrad(dY, X, scale; form, epsilon, axis or num_groups) -> (dX, dscale, dB), statistics found again from X. With g = dY * scale:
-//   dX = (g - mean g - h * mean(g h)) / sqrt(v + epsilon)                                  [RMSNormalization: without mean g]
-// A further form is a line in scale_shape() here and in the kernel's Rows.
+//   dX = (g - mean g - h * mean(g h)) / sqrt(v + epsilon)
+// A further form is a line in row_length() here and in the kernel's Rows.
 #include "graph/ops/op.h"
 
 namespace eng {
@@ -17,7 +16,7 @@ std::string form_of(const Node& n) { return n.domain.empty() ? n.op_type : n.att
 // Shape of scale and bias for X; an error where the attributes do not fit.
 Result<Shape> scale_shape(const InferContext& c, const Shape& x) {
   const std::string form = form_of(c.node());
-  if (form == "LayerNormalization" || form == "RMSNormalization") {
+  if (form == "LayerNormalization") {
     auto axis = normalize_axis(c.attributes().get_int("axis", -1), static_cast<int64_t>(x.size()));
     if (!axis.ok()) return c.error(axis.status().message());
     return Shape(x.begin() + *axis, x.end());
@@ -80,7 +79,6 @@ std::span<const OpDef> layer_norm_ops() {
   static const OpDef ops[] = {
       {.name = "LayerNormalization", .since = 17, .inputs = {{"X"}, {"Scale", Slot::kWeight}, {"B", Slot::kWeight, true}}, .max_outputs = 3,
        .infer = infer, .gradient = gradient, .cost = cost},
-      {.name = "RMSNormalization", .since = 23, .inputs = {{"X"}, {"scale", Slot::kWeight}}, .infer = infer, .gradient = gradient, .cost = cost},
       {.name = "InstanceNormalization", .since = 6, .inputs = affine, .infer = infer, .gradient = gradient, .cost = cost},
       {.name = "GroupNormalization", .since = 21, .inputs = affine, .infer = infer, .gradient = gradient, .cost = cost},
       {.domain = kEngineDomain, .name = "NormGrad", .inputs = {{"dY"}, {"X"}, {"scale", Slot::kWeight}}, .max_outputs = 3, .infer = infer_gradient,

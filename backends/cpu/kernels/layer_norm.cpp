@@ -1,4 +1,4 @@
-// LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization and NormGrad. Formulas: graph/ops/layer_norm.cpp.
+// LayerNormalization, InstanceNormalization, GroupNormalization and NormGrad. Formulas: graph/ops/layer_norm.cpp.
 // X is rows x length, row-major. Element j of row r has the scale of index j (a layer's), or of channel (r % groups) * channels +
 // j / area. Threads take whole rows; dscale and dB are summed over rows in order, each by one thread.
 #include <algorithm>
@@ -13,15 +13,13 @@ namespace {
 struct Rows {
   int64_t rows = 1, length = 1;
   bool by_position = false;                 // a scale a position, else a scale a channel
-  bool centred = true;                      // the mean is taken off
   int64_t groups = 1, channels = 1, area = 1;  // a row holds `channels` channels of `area` values; a sample has `groups` rows
   double epsilon;
 
   Rows(const NodeView& n, const TensorView& x) : epsilon(n.attr_float("epsilon", 1e-5)) {
     const std::string form = n.domain().empty() ? std::string(n.op()) : n.attr_string("form", "");
     int64_t from = 2;
-    centred = form != "RMSNormalization";
-    by_position = form == "LayerNormalization" || !centred;
+    by_position = form == "LayerNormalization";
     if (by_position) {
       from = n.attr_int("axis", -1);
       if (from < 0) from += x.rank();
@@ -42,11 +40,11 @@ struct Moments {
   T mean, inverse;
 };
 template <class T>
-Moments<T> moments(const T* x, int64_t length, double epsilon, bool centred) {
+Moments<T> moments(const T* x, int64_t length, double epsilon) {
   double sum = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(x[i]);
-  const double mean = length && centred ? sum / static_cast<double>(length) : 0;
+  const double mean = length ? sum / static_cast<double>(length) : 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < length; ++i) squares += (static_cast<double>(x[i]) - mean) * (static_cast<double>(x[i]) - mean);
   const double variance = length ? squares / static_cast<double>(length) : 0;
@@ -64,7 +62,7 @@ class Forward : public Kernel {
     for (int64_t row = 0; row < r_.rows; ++row) {
       const T* from = x + row * r_.length;
       T* to = y + row * r_.length;
-      const Moments<T> m = moments(from, r_.length, r_.epsilon, r_.centred);
+      const Moments<T> m = moments(from, r_.length, r_.epsilon);
       if (mean_) c.out<T>(1)[row] = m.mean;
       if (inverse_) c.out<T>(2)[row] = m.inverse;
       if (r_.by_position) {
@@ -95,7 +93,7 @@ class Gradient : public Kernel {
     auto* m = static_cast<Moments<T>*>(c.workspace);
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < r_.rows; ++row) {
-      m[row] = moments(x + row * r_.length, r_.length, r_.epsilon, r_.centred);
+      m[row] = moments(x + row * r_.length, r_.length, r_.epsilon);
       if (dx_) row_gradient(dy + row * r_.length, x + row * r_.length, scale, row, m[row], c.out<T>(0) + row * r_.length);
     }
     if (dscale_ || dbias_) sums(dy, x, m, dscale_ ? c.out<T>(1) : nullptr, dbias_ ? c.out<T>(2) : nullptr);
@@ -114,7 +112,7 @@ class Gradient : public Kernel {
         sum += static_cast<double>(g);
         product += static_cast<double>(g) * static_cast<double>(h);
       }
-    const T mean_g = r_.centred ? static_cast<T>(sum / static_cast<double>(r_.length)) : T(0), mean_gh = static_cast<T>(product / static_cast<double>(r_.length));
+    const T mean_g = static_cast<T>(sum / static_cast<double>(r_.length)), mean_gh = static_cast<T>(product / static_cast<double>(r_.length));
     for (int64_t k = 0; k < runs; ++k)
       for (int64_t i = 0; i < run; ++i) {
         const T g = dy[k * run + i] * s[k + i * step], h = (x[k * run + i] - m.mean) * m.inverse;
@@ -177,7 +175,6 @@ std::unique_ptr<Kernel> create(const NodeView& n, int threads) {
 std::span<const KernelDef> layer_norm_kernels() {
   static const KernelDef defs[] = {
       {.op = "LayerNormalization", .name = "rows", .types = kFloats | kHalves, .create = create<Forward>},
-      {.op = "RMSNormalization", .name = "rows", .types = kFloats | kHalves, .create = create<Forward>},
       {.op = "InstanceNormalization", .name = "rows", .types = kFloats | kHalves, .create = create<Forward>},
       {.op = "GroupNormalization", .name = "rows", .types = kFloats | kHalves, .create = create<Forward>},
       {.domain = "ai.engine", .op = "NormGrad", .name = "rows", .types = kFloats | kHalves, .create = create<Gradient>},
