@@ -35,7 +35,10 @@
   X(resize) \
   X(lstm) \
   X(gru) \
-  X(rnn)
+  X(rnn) \
+  X(pad) \
+  X(select) \
+  X(generate)
 
 namespace eng::cpu {
 

@@ -39,7 +39,10 @@
   X(resize) \
   X(lstm) \
   X(gru) \
-  X(rnn)
+  X(rnn) \
+  X(pad) \
+  X(select) \
+  X(generate)
 
 namespace eng {
 

@@ -34,7 +34,10 @@
   X(resize) \
   X(lstm) \
   X(gru) \
-  X(rnn)
+  X(rnn) \
+  X(pad) \
+  X(select) \
+  X(generate)
 
 namespace eng::test {
 
