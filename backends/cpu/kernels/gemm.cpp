@@ -1,6 +1,7 @@
 // Gemm: one product; C enters as the product's bias where it is a row, else it is laid into Y first and added to.
 #include "backends/cpu/gemm.h"
 
+#include "backends/cpu/half_adapter.h"
 #include "backends/cpu/kernel.h"
 
 namespace eng::cpu {
@@ -59,7 +60,7 @@ std::unique_ptr<Kernel> create(const NodeView& n, int threads) {
     case EB_INT64: return std::make_unique<GemmKernel<int64_t>>(n, threads);
     case EB_UINT32: return std::make_unique<GemmKernel<uint32_t>>(n, threads);
     case EB_UINT64: return std::make_unique<GemmKernel<uint64_t>>(n, threads);
-    default: return nullptr;
+    default: return has_half(n) ? create_widened(n, threads, create) : nullptr;
   }
 }
 
@@ -67,7 +68,7 @@ std::unique_ptr<Kernel> create(const NodeView& n, int threads) {
 
 std::span<const KernelDef> gemm_kernels() {
   static const KernelDef defs[] = {
-      {.op = "Gemm", .name = "onednn", .types = kFloats | type_bit(EB_INT32) | type_bit(EB_INT64) | type_bit(EB_UINT32) | type_bit(EB_UINT64), .create = create},
+      {.op = "Gemm", .name = "onednn", .types = kFloats | kHalves | type_bit(EB_INT32) | type_bit(EB_INT64) | type_bit(EB_UINT32) | type_bit(EB_UINT64), .create = create},
   };
   return defs;
 }

@@ -2,6 +2,7 @@
 // where B has no batch), broadcast ones get stride 0, and one batched product does the rest.
 #include "backends/cpu/gemm.h"
 
+#include "backends/cpu/half_adapter.h"
 #include "backends/cpu/kernel.h"
 
 namespace eng::cpu {
@@ -90,11 +91,11 @@ std::unique_ptr<Kernel> create(const NodeView& n, int threads) {
     case EB_INT64: return std::make_unique<MatMulKernel<int64_t>>(n, threads);
     case EB_UINT32: return std::make_unique<MatMulKernel<uint32_t>>(n, threads);
     case EB_UINT64: return std::make_unique<MatMulKernel<uint64_t>>(n, threads);
-    default: return nullptr;
+    default: return has_half(n) ? create_widened(n, threads, create) : nullptr;
   }
 }
 
-constexpr uint64_t kTypes = kFloats | type_bit(EB_INT32) | type_bit(EB_INT64) | type_bit(EB_UINT32) | type_bit(EB_UINT64);
+constexpr uint64_t kTypes = kFloats | kHalves | type_bit(EB_INT32) | type_bit(EB_INT64) | type_bit(EB_UINT32) | type_bit(EB_UINT64);
 
 }  // namespace
 
