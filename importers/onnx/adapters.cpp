@@ -125,12 +125,14 @@ ValueId Raise::before(const char* op_type, std::vector<ValueId> inputs, const ch
 }
 
 ValueId Raise::divert_output(size_t i, const char* suffix) {
-  const ValueId helper = graph.add_value(base() + "/" + suffix, graph.value(node.outputs[i]).dtype);
+  const DType type = node.outputs[i] == kNoValue ? DType::kUndefined : graph.value(node.outputs[i]).dtype;
+  const ValueId helper = graph.add_value(base() + "/" + suffix, type);
   node.outputs[i] = helper;
   return helper;
 }
 
 void Raise::behind(const char* op_type, std::vector<ValueId> inputs, ValueId output, Attributes attributes) {
+  if (output == kNoValue) return;
   Node n;
   n.op_type = op_type;
   n.name = node.name.empty() ? "" : node.name + "/" + op_type;

@@ -29,18 +29,18 @@ class OnnxConverter {
   // Where names are looked up: a graph, a sub-graph inside `outer`, or the body of a function (which sees nothing outside).
   struct Scope {
     Graph& graph;
-    Opsets opsets;
+    Opsets opsets = {};
     Scope* outer = nullptr;
-    std::string prefix;                     // of names made in the body of a function
+    std::string prefix = {};                     // of names made in the body of a function
     const Arguments* arguments = nullptr;   // attributes of the call, in the body of a function
-    std::unordered_map<std::string, ValueId> results;  // outputs of the function -> values of the caller
-    std::unordered_map<std::string, ValueId> names;
+    std::unordered_map<std::string, ValueId> results = {};  // outputs of the function -> values of the caller
+    std::unordered_map<std::string, ValueId> names = {};
     int function_depth = 0;
   };
 
   // convert_graph.cpp
-  Status convert_graph(onnx::GraphProto& proto, Scope& scope);
-  Status add_initializers(onnx::GraphProto& proto, Scope& scope);
+  Status convert_graph(const onnx::GraphProto& proto, Scope& scope);
+  Status add_initializers(const onnx::GraphProto& proto, Scope& scope);
   Status add_inputs(const onnx::GraphProto& proto, Scope& scope);
   Status set_outputs(const onnx::GraphProto& proto, Scope& scope);
   Status read_dims(const onnx::ValueInfoProto& info, Value& value);

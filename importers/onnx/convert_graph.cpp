@@ -43,7 +43,7 @@ Result<Graph> OnnxConverter::run() {
   graph.model_version = model_.model_version();
   for (const auto& pair : model_.metadata_props()) graph.metadata[pair.key()] = pair.value();
   infer_dims();
-  ENG_TRY(convert_graph(*model_.mutable_graph(), scope));
+  ENG_TRY(convert_graph(model_.graph(), scope));
   for (const auto& f : model_.functions())
     for (const auto& n : f.node())
       for (const auto& a : n.attribute()) ENG_TRY(check_unused(a).in(cat("function '", shown_name(f.name()), "', ", label_of(n))));
@@ -65,7 +65,7 @@ Result<Graph> OnnxConverter::run() {
   return graph;
 }
 
-Status OnnxConverter::convert_graph(onnx::GraphProto& proto, Scope& scope) {
+Status OnnxConverter::convert_graph(const onnx::GraphProto& proto, Scope& scope) {
   Graph& graph = scope.graph;
   if (!proto.name().empty()) graph.name = proto.name();
   if (scope.outer || graph.doc.empty()) graph.doc = proto.doc_string();
@@ -79,10 +79,11 @@ Status OnnxConverter::convert_graph(onnx::GraphProto& proto, Scope& scope) {
   return set_outputs(proto, scope);
 }
 
-Status OnnxConverter::add_initializers(onnx::GraphProto& proto, Scope& scope) {
-  for (auto& t : *proto.mutable_initializer()) {
+Status OnnxConverter::add_initializers(const onnx::GraphProto& proto, Scope& scope) {
+  for (int i = 0; i < proto.initializer_size(); ++i) {
+    const auto& t = proto.initializer(i);
     ENG_ASSIGN(Tensor tensor, decode_tensor(t, &external_));
-    if (t.raw_data().size() > 4096) t.clear_raw_data();
+    if (!scope.outer) model_.mutable_graph()->mutable_initializer(i)->clear_raw_data();  // never two copies of all weights
     warn_not_finite(t.name(), tensor);
     const ValueId v = scope.graph.add_tensor(t.name(), std::move(tensor), Role::kConstant);
     scope.graph.value(v).doc = t.doc_string();

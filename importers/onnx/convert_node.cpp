@@ -179,8 +179,7 @@ Result<Attribute> OnnxConverter::read_attribute(const onnx::AttributeProto& a, S
       auto inner = std::make_shared<Graph>();
       Scope inside{.graph = *inner, .opsets = scope.opsets, .outer = &scope};
       inside.function_depth = scope.function_depth;
-      onnx::GraphProto copy = a.g();
-      ENG_TRY(convert_graph(copy, inside));
+      ENG_TRY(convert_graph(a.g(), inside));
       return Attribute(std::move(inner));
     }
     case AttributeProto::UNDEFINED: return invalid("has no kind (AttributeProto.type is missing)");

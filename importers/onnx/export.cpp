@@ -126,11 +126,11 @@ Status write_model(const onnx::ModelProto& model, const std::string& path) {
   return sync_folder(folder_part(path));
 }
 
-Status export_to(const Graph& graph, const std::string& path) {
+Status export_to(const Graph& graph, const std::string& path, int64_t inline_bytes) {
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) return invalid("'", path, "' is there and is not a file");
   onnx::ModelProto model;
-  if (initializer_bytes(graph) <= kInlineBytes) {
+  if (initializer_bytes(graph) <= inline_bytes) {
     ENG_TRY(build_model(graph, encode_tensor, model));
     return write_model(model, path);
   }
@@ -161,9 +161,11 @@ Result<std::string> export_onnx_bytes(const Graph& graph) {
   }
 }
 
-Status export_onnx(const Graph& graph, const std::string& path) {
+Status export_onnx(const Graph& graph, const std::string& path) { return export_onnx_split(graph, path, kInlineBytes); }
+
+Status export_onnx_split(const Graph& graph, const std::string& path, int64_t inline_bytes) {
   try {
-    return export_to(graph, path).in(path);
+    return export_to(graph, path, inline_bytes).in(path);
   } catch (const std::exception& e) {
     return Status(Code::kDevice, cat(path, ": the model cannot be written: ", e.what()));
   }

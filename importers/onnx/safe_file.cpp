@@ -39,6 +39,8 @@ Result<OpenFile> regular(FileDescriptor fd, const std::string& shown, bool one_l
   OpenFile file;
   file.fd = std::move(fd);
   file.size = info.st_size;
+  file.device = info.st_dev;
+  file.inode = info.st_ino;
   return file;
 }
 

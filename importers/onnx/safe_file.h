@@ -30,6 +30,7 @@ class FileDescriptor {
 struct OpenFile {
   FileDescriptor fd;
   int64_t size = 0;
+  uint64_t device = 0, inode = 0;  // the same for every spelling of its path
 };
 
 // A regular file by a path that the user gave: symlinks are followed, FIFOs, devices and folders are refused.

@@ -172,49 +172,32 @@ Result<ExternalData::Entry> ExternalData::parse(const TensorProto& proto) {
   return entry;
 }
 
-Result<ExternalData::Source*> ExternalData::source(const std::string& location) {
-  auto& slot = sources_[location];
-  if (!slot) {
-    if (sources_.size() > 512) {  // descriptors are finite; files that are done with are closed
-      sources_.clear();
-      return source(location);
-    }
-    auto file = open_beneath(folder_, location, allow_symlinks_);
-    if (!file.ok()) {
-      sources_.erase(location);
-      return file.status();
-    }
-    slot = std::make_unique<Source>();
-    slot->file = std::move(*file);
-  }
-  return slot.get();
-}
-
 Result<Tensor> ExternalData::read(const TensorProto& proto, DType type, const Shape& shape) {
   if (folder_.empty()) return invalid("has external data, but the model does not come from a file; external data lies beside a model's file");
   ENG_ASSIGN(Entry entry, parse(proto));
-  ENG_ASSIGN(Source * from, source(entry.location));
+  ENG_ASSIGN(const OpenFile file, open_beneath(folder_, entry.location, allow_symlinks_));
+  Source& from = sources_[{file.device, file.inode}];
   const int64_t count = element_count(shape), bits = raw_bits(proto.data_type());
   const int64_t wanted = count / 8 * bits + (count % 8 * bits + 7) / 8;
   if (entry.length < 0) entry.length = wanted;
   if (entry.length != wanted) return invalid("external data: length is ", entry.length, ", shape ", to_string(shape), " wants ", wanted, " bytes");
-  if (entry.offset > from->file.size || entry.length > from->file.size - entry.offset)
-    return invalid("external data: bytes ", entry.offset, " to ", entry.offset, "+", entry.length, " are wanted, '", shown_name(entry.location), "' has ", from->file.size);
+  if (entry.offset > file.size || entry.length > file.size - entry.offset)
+    return invalid("external data: bytes ", entry.offset, " to ", entry.offset, "+", entry.length, " are wanted, '", shown_name(entry.location), "' has ", file.size);
   if (!entry.checksum.empty()) {
-    if (from->sha1.empty()) { ENG_ASSIGN(from->sha1, sha1_of(from->file)); }
-    if (from->sha1 != entry.checksum)
-      return invalid("external data: the checksum of '", shown_name(entry.location), "' is ", from->sha1, ", the model says ", shown_name(entry.checksum));
+    if (from.sha1.empty()) { ENG_ASSIGN(from.sha1, sha1_of(file)); }
+    if (from.sha1 != entry.checksum)
+      return invalid("external data: the checksum of '", shown_name(entry.location), "' is ", from.sha1, ", the model says ", shown_name(entry.checksum));
   }
   if (!size_of(type)) return Tensor(type, {}).reshaped(shape);
   const auto key = std::make_pair(entry.offset, entry.length);
-  auto known = from->tensors.find(key);
-  if (known != from->tensors.end() && known->second.dtype() == type) return known->second.reshaped(shape);
-  from->loaded += entry.length;
-  if (from->loaded / 2 > from->file.size)
+  auto known = from.tensors.find(key);
+  if (known != from.tensors.end() && known->second.dtype() == type) return known->second.reshaped(shape);
+  from.loaded += entry.length;
+  if (from.loaded / 2 > file.size)
     return invalid("external data: tensors overlap so much that '", shown_name(entry.location), "' would be loaded more than twice");
   Tensor t(type, shape);
-  ENG_TRY(read_exactly(from->file, entry.offset, t.mutable_bytes(), entry.length).in(entry.location));
-  from->tensors[key] = t;
+  ENG_TRY(read_exactly(file, entry.offset, t.mutable_bytes(), entry.length).in(entry.location));
+  from.tensors[key] = t;
   return t;
 }
 

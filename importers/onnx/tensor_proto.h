@@ -1,5 +1,5 @@
 // TensorProto to Tensor and back: every size is checked before memory is taken. External data comes through ExternalData, which
-// opens each file once and gives tensors that name the same bytes the same memory.
+// checks and reads one descriptor, and gives tensors that name the same bytes the same memory.
 // Element types without a fixed size here (strings, complex, 8-bit floats, 4-bit integers) become tensors without content.
 #pragma once
 
@@ -32,18 +32,17 @@ class ExternalData {
     std::string location, checksum;
     int64_t offset = 0, length = -1;
   };
+  // What has been read of one file, whatever the spellings of its name.
   struct Source {
-    OpenFile file;
     std::string sha1;      // empty until asked for
     int64_t loaded = 0;    // bytes handed out; a file of overlapping tensors must not multiply memory
     std::map<std::pair<int64_t, int64_t>, Tensor> tensors;
   };
   static Result<Entry> parse(const onnx::TensorProto& proto);
-  Result<Source*> source(const std::string& location);
 
   std::string folder_;
   bool allow_symlinks_;
-  std::map<std::string, std::unique_ptr<Source>> sources_;
+  std::map<std::pair<uint64_t, uint64_t>, Source> sources_;  // by device and inode
 };
 
 // external may be null: then external data is refused.

@@ -189,9 +189,12 @@ TEST_CASE("many tensors over the same bytes do not multiply memory") {
   TempFolder folder;
   write_file(folder / "m/data.bin", std::string(8 << 20, 'x'));
   ModelProto m = empty_model();
-  for (int i = 0; i < 500; ++i)
+  std::string dots;
+  for (int i = 0; i < 500; ++i) {
+    if (i % 50 == 0) dots += "./";  // another spelling is not another file
     *m.mutable_graph()->add_initializer() =
-        external_tensor("w" + std::to_string(i), {1 << 20}, {{"location", "data.bin"}, {"offset", std::to_string(4 * i)}});
+        external_tensor("w" + std::to_string(i), {1 << 20}, {{"location", dots + "data.bin"}, {"offset", std::to_string(4 * i)}});
+  }
   write_file(folder / "m/net.onnx", m.SerializeAsString());
   refused(read_path(folder / "m/net.onnx"), "overlap");
 }
