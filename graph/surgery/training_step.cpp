@@ -8,6 +8,7 @@
 #include "graph/passes/dead_code.h"
 #include "graph/passes/fuse_batch_norm_relu.h"
 #include "graph/passes/training_form.h"
+#include "graph/passes/training_form_rnn.h"
 
 namespace eng {
 namespace {
@@ -129,6 +130,7 @@ Result<Step> build_training_step(const Graph& model, const ShapeBinding& binding
     if (g.value(v).frozen) ++frozen;
     else candidates.push_back(v);
   }
+  ENG_TRY(rnn_training_form(g));
   ENG_ASSIGN(std::vector<ValueId> gradients, differentiate(g, loss.loss, candidates));
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (gradients[i] == kNoValue) continue;
