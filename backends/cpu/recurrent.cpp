@@ -65,6 +65,13 @@ bool Recurrent::default_activations(const std::vector<Activation::Kind>& default
   return true;
 }
 
+std::vector<SampleRange> cut_batch(int64_t batch, int threads) {
+  const int64_t count = std::clamp<int64_t>(batch / 8, 1, std::max(threads, 1));
+  std::vector<SampleRange> ranges;
+  for (int64_t i = 0; i < count; ++i) ranges.push_back({batch * i / count, batch * (i + 1) / count});
+  return ranges;
+}
+
 GemmSpec product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, int64_t ldc, bool accumulate, bool bias) {
   GemmSpec s;
   s.m = m;

@@ -120,6 +120,34 @@ class WorkspacePlan {
 template <class T>
 T* part(void* workspace, size_t at) { return reinterpret_cast<T*>(static_cast<char*>(workspace) + at); }
 
+// The batch cut into one run of samples a thread: a thread takes its samples through all steps on its own, so threads meet once a
+// direction, not once a step.
+struct SampleRange {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+std::vector<SampleRange> cut_batch(int64_t batch, int threads);
+
+// The product of a step for each range; spec(m): for m samples.
+template <class T>
+class StepProducts {
+ public:
+  StepProducts() = default;
+  template <class F>
+  StepProducts(const std::vector<SampleRange>& ranges, F spec) {
+    for (const SampleRange& r : ranges) each_.push_back(Gemm<T>::create(spec(r.size()), 1));
+  }
+  size_t workspace() const {
+    size_t most = 0;
+    for (const auto& g : each_) most = std::max(most, g->workspace());
+    return (most + 63) / 64 * 64;
+  }
+  Gemm<T>& operator[](size_t i) const { return *each_[i]; }
+
+ private:
+  std::vector<std::unique_ptr<Gemm<T>>> each_;
+};
+
 // C [m, n] (rows ldc apart) = op(A) op(B), accumulated where asked.
 GemmSpec product(int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b, int64_t ldc, bool accumulate = false, bool bias = false);
 

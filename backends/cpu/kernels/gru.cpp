@@ -40,21 +40,22 @@ void new_state(int64_t n, T* gates, const T* extra, const T* past, T* next, cons
 template <class T>
 class Gru : public Kernel {
  public:
-  Gru(const NodeView& n, int threads) : s_(n, kDefaults), reserve_(n.out(2).present()), linear_(n.attr_int("linear_before_reset", 0)) {
+  Gru(const NodeView& n, int threads) : s_(n, kDefaults), ranges_(cut_batch(s_.batch, threads)), reserve_(n.out(2).present()), linear_(n.attr_int("linear_before_reset", 0)) {
     fast_ = s_.default_activations(kDefaults) && s_.clip == 0;
     const int64_t h = s_.hidden, rows = s_.rows;
     project_ = Gemm<T>::create(product(s_.cells(), rows, s_.input, matrix(s_.input), matrix(s_.input, true), rows, false, true), threads);
-    zr_ = Gemm<T>::create(product(s_.batch, 2 * h, h, matrix(h), matrix(rows), rows, true), threads);
+    zr_ = StepProducts<T>(ranges_, [&](int64_t m) { return product(m, 2 * h, h, matrix(h), matrix(rows), rows, true); });
     // H Rh^T + Rbh into extra, or (r (.) H) Rh^T onto the h sums.
-    h_step_ = linear_ ? Gemm<T>::create(product(s_.batch, h, h, matrix(h), matrix(rows), h, false, true), threads)
-                      : Gemm<T>::create(product(s_.batch, h, h, matrix(h), matrix(rows), rows, true), threads);
+    h_step_ = StepProducts<T>(ranges_, [&](int64_t m) {
+      return linear_ ? product(m, h, h, matrix(h), matrix(rows), h, false, true) : product(m, h, h, matrix(h), matrix(rows), rows, true);
+    });
     bias_ = plan_.add<T>(rows);
     bias_h_ = plan_.add<T>(h);
     r_ = plan_.add<T>(rows * h);
     h_ = plan_.add<T>(2 * s_.batch * h);
     if (!reserve_) gates_ = plan_.add<T>(s_.cells() * rows);
     if (!reserve_) extra_ = plan_.add<T>(s_.batch * h);
-    scratch_ = plan_.add<char>(static_cast<int64_t>(std::max({project_->workspace(), zr_->workspace(), h_step_->workspace()})));
+    scratch_ = plan_.add<char>(static_cast<int64_t>(std::max(project_->workspace(), each_scratch() * ranges_.size())));
   }
   size_t workspace() const override { return plan_.bytes(); }
   void run(const RunContext& c) override {
@@ -80,33 +81,38 @@ class Gru : public Kernel {
     if (s_.has_in(5)) std::copy_n(s_.in<T>(c, 5) + d * states, states, now);
     else std::fill_n(now, states, T(0));
     project_->run(s_.in<T>(c, 0), s_.in<T>(c, 1) + d * rows * s_.input, bias, gates, scratch);
-    for (int64_t i = 0; i < s_.steps; ++i) {
-      const int64_t t = s_.time(d, i);
-      T* g = gates + t * s_.batch * rows;
-      T* extra = reserve_ ? reserve + s_.cells() * rows + t * states : part<T>(c.workspace, extra_);
-      zr_->run(now, r, nullptr, g, scratch);
-      if (linear_) h_step_->run(now, r + 2 * h, bias_h, extra, scratch);
-      if (fast_) step<true>(c, d, t, g, r, extra, now, next);
-      else step<false>(c, d, t, g, r, extra, now, next);
-      std::swap(now, next);
+#pragma omp parallel for schedule(static, 1)
+    for (size_t k = 0; k < ranges_.size(); ++k) {
+      T *from = now, *to = next;
+      for (int64_t i = 0; i < s_.steps; ++i) {
+        const int64_t t = s_.time(d, i), b = ranges_[k].begin;
+        T* g = gates + t * s_.batch * rows;
+        T* extra = reserve_ ? reserve + s_.cells() * rows + t * states : part<T>(c.workspace, extra_);
+        char* own = static_cast<char*>(scratch) + k * each_scratch();
+        zr_[k].run(from + b * h, r, nullptr, g + b * rows, own);
+        if (linear_) h_step_[k].run(from + b * h, r + 2 * h, bias_h, extra + b * h, own);
+        if (fast_) step<true>(c, d, t, k, g, r, extra, from, to, own);
+        else step<false>(c, d, t, k, g, r, extra, from, to, own);
+        std::swap(from, to);
+      }
     }
+    if (s_.steps % 2) std::swap(now, next);
     if (s_.has_out(1)) std::copy_n(now, states, s_.out<T>(c, 1) + d * states);
   }
 
   template <bool kFast>
-  void step(const RunContext& c, int64_t d, int64_t t, T* gates, const T* r, T* extra, const T* now, T* next) {
+  void step(const RunContext& c, int64_t d, int64_t t, size_t k, T* gates, const T* r, T* extra, const T* now, T* next, char* scratch) const {
     const int64_t h = s_.hidden, rows = s_.rows;
     const Functions<T> fn = {s_.activation<T>(d, 0), s_.activation<T>(d, 1)};
     const auto* lens = s_.in<int32_t>(c, 4);
-#pragma omp parallel for schedule(static) if (s_.batch * h > 4096)
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    const SampleRange range = ranges_[k];
+    for (int64_t b = range.begin; b < range.end; ++b) {
       gates_zr<T, kFast>(h, gates + b * rows, fn);
       if (linear_) continue;
       for (int64_t j = 0; j < h; ++j) extra[b * h + j] = gates[b * rows + h + j] * now[b * h + j];
     }
-    if (!linear_) h_step_->run(extra, r + 2 * h, nullptr, gates + 2 * h, part<char>(c.workspace, scratch_));
-#pragma omp parallel for schedule(static) if (s_.batch * h > 4096)
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    if (!linear_) h_step_[k].run(extra + range.begin * h, r + 2 * h, nullptr, gates + range.begin * rows + 2 * h, scratch);
+    for (int64_t b = range.begin; b < range.end; ++b) {
       T* y = s_.has_out(0) ? s_.out<T>(c, 0) + ((t * s_.directions + d) * s_.batch + b) * h : nullptr;
       if (is_valid(lens, b, t)) {
         if (linear_) new_state<T, kFast, true>(h, gates + b * rows, extra + b * h, now + b * h, next + b * h, fn);
@@ -121,9 +127,13 @@ class Gru : public Kernel {
     }
   }
 
+  size_t each_scratch() const { return std::max(zr_.workspace(), h_step_.workspace()); }
+
   Recurrent s_;
+  std::vector<SampleRange> ranges_;
   bool reserve_, linear_, fast_;
-  std::unique_ptr<Gemm<T>> project_, zr_, h_step_;
+  std::unique_ptr<Gemm<T>> project_;
+  StepProducts<T> zr_, h_step_;
   WorkspacePlan plan_;
   size_t bias_, bias_h_, r_, h_, gates_ = 0, extra_ = 0, scratch_;
 };
@@ -132,7 +142,7 @@ class Gru : public Kernel {
 template <class T>
 class GruGrad : public Kernel {
  public:
-  GruGrad(const NodeView& n, int threads) : s_(n, kDefaults), linear_(n.attr_int("linear_before_reset", 0)) {
+  GruGrad(const NodeView& n, int threads) : s_(n, kDefaults), ranges_(cut_batch(s_.batch, threads)), linear_(n.attr_int("linear_before_reset", 0)) {
     const int64_t h = s_.hidden, rows = s_.rows, cells = s_.cells();
     size_t scratch = 0;
     auto make = [&](GemmSpec spec) {
@@ -142,8 +152,9 @@ class GruGrad : public Kernel {
     };
     // Gradients of the sums lie as [cells, 4 * hidden]: z, r, h and (linear_before_reset) that of H Rh^T + Rbh.
     const int64_t wide = 4 * h;
-    zr_ = make(product(s_.batch, h, 2 * h, matrix(wide), matrix(h), h, true));
-    linear_step_ = make(product(s_.batch, h, h, matrix(wide), matrix(h), h, linear_));
+    zr_ = StepProducts<T>(ranges_, [&](int64_t m) { return product(m, h, 2 * h, matrix(wide), matrix(h), h, true); });
+    h_step_ = StepProducts<T>(ranges_, [&](int64_t m) { return product(m, h, h, matrix(wide), matrix(h), h, linear_); });
+    scratch = each_scratch() * ranges_.size();
     if (n.out(0).present()) dx_[0] = make(product(cells, s_.input, rows, matrix(wide), matrix(s_.input), s_.input));
     if (n.out(0).present() && s_.directions > 1) dx_[1] = make(product(cells, s_.input, rows, matrix(wide), matrix(s_.input), s_.input, true));
     if (n.out(1).present()) dw_ = make(product(rows, s_.input, cells, matrix(wide, true), matrix(s_.input), s_.input));
@@ -172,29 +183,31 @@ class GruGrad : public Kernel {
     void* scratch = part<char>(c.workspace, scratch_);
     if (s_.has_in(8)) std::copy_n(s_.in<T>(c, 8) + d * states, states, dh);
     else std::fill_n(dh, states, T(0));
-    for (int64_t i = s_.steps; i-- > 0;) {
-      const int64_t t = s_.time(d, i);
-      T* g = dg + t * s_.batch * 4 * h;
-      open_step(c, d, t, g, dh);
-      if (linear_) {
-        linear_step_->run(g + 3 * h, r + 2 * h * h, nullptr, dh, scratch);
-      } else {
-        linear_step_->run(g + 2 * h, r + 2 * h * h, nullptr, reset, scratch);  // gradient of r (.) H
-        close_reset(c, d, t, g, dh, reset);
+#pragma omp parallel for schedule(static, 1)
+    for (size_t k = 0; k < ranges_.size(); ++k)
+      for (int64_t i = s_.steps; i-- > 0;) {
+        const int64_t t = s_.time(d, i), b = ranges_[k].begin;
+        T *g = dg + t * s_.batch * 4 * h, *own = g + b * 4 * h;
+        char* room = static_cast<char*>(scratch) + k * each_scratch();
+        open_step(c, d, t, ranges_[k], g, dh);
+        if (linear_) {
+          h_step_[k].run(own + 3 * h, r + 2 * h * h, nullptr, dh + b * h, room);
+        } else {
+          h_step_[k].run(own + 2 * h, r + 2 * h * h, nullptr, reset + b * h, room);  // gradient of r (.) H
+          close_reset(c, d, t, ranges_[k], g, dh, reset);
+        }
+        zr_[k].run(own, r, nullptr, dh + b * h, room);
       }
-      zr_->run(g, r, nullptr, dh, scratch);
-    }
     if (s_.has_out(4)) std::copy_n(dh, states, s_.out<T>(c, 4) + d * states);
   }
 
   // Gradients of the z and h sums (and, linear, of r and H Rh^T + Rbh); dh becomes the direct part of the state before the step.
-  void open_step(const RunContext& c, int64_t d, int64_t t, T* g, T* dh) const {
+  void open_step(const RunContext& c, int64_t d, int64_t t, SampleRange range, T* g, T* dh) const {
     const int64_t h = s_.hidden;
     const Clipped<T> f = s_.activation<T>(d, 0), tanh = s_.activation<T>(d, 1);
     const T* reserve = s_.in<T>(c, 6) + d * s_.cells() * 4 * h;
     const T* before = part<T>(c.workspace, before_);
-#pragma omp parallel for schedule(static) if (s_.batch * h > 4096)
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    for (int64_t b = range.begin; b < range.end; ++b) {
       const int64_t row = t * s_.batch + b;
       T* dg = g + b * 4 * h;
       if (!is_valid(s_.in<int32_t>(c, 3), b, t)) {
@@ -216,12 +229,12 @@ class GruGrad : public Kernel {
     }
   }
 
-  void close_reset(const RunContext& c, int64_t d, int64_t t, T* g, T* dh, const T* reset) const {
+  void close_reset(const RunContext& c, int64_t d, int64_t t, SampleRange range, T* g, T* dh, const T* reset) const {
     const int64_t h = s_.hidden;
     const Clipped<T> f = s_.activation<T>(d, 0);
     const T* gates = s_.in<T>(c, 6) + d * s_.cells() * 4 * h + t * s_.batch * s_.rows;
     const T* before = part<T>(c.workspace, before_) + t * s_.batch * h;
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    for (int64_t b = range.begin; b < range.end; ++b) {
       if (!is_valid(s_.in<int32_t>(c, 3), b, t)) continue;
       for (int64_t j = 0; j < h; ++j) {
         const T r = gates[b * s_.rows + h + j], of_reset = reset[b * h + j];
@@ -252,9 +265,13 @@ class GruGrad : public Kernel {
     }
   }
 
+  size_t each_scratch() const { return std::max(zr_.workspace(), h_step_.workspace()); }
+
   Recurrent s_;
+  std::vector<SampleRange> ranges_;
   bool linear_;
-  std::unique_ptr<Gemm<T>> zr_, linear_step_, dx_[2], dw_, dr_zr_, dr_h_;
+  StepProducts<T> zr_, h_step_;
+  std::unique_ptr<Gemm<T>> dx_[2], dw_, dr_zr_, dr_h_;
   WorkspacePlan plan_;
   size_t dg_, dh_, reset_, before_, scratch_;
 };

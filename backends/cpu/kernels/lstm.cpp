@@ -59,17 +59,17 @@ template <class T>
 class Lstm : public Kernel {
  public:
   Lstm(const NodeView& n, int threads)
-      : s_(n, kDefaults), reserve_(n.out(3).present()), input_forget_(n.attr_int("input_forget", 0)) {
+      : s_(n, kDefaults), ranges_(cut_batch(s_.batch, threads)), reserve_(n.out(3).present()), input_forget_(n.attr_int("input_forget", 0)) {
     fast_ = s_.default_activations(kDefaults) && s_.clip == 0 && !input_forget_ && !n.in(7).present();
     const int64_t h = s_.hidden, rows = s_.rows;
     project_ = Gemm<T>::create(product(s_.cells(), rows, s_.input, matrix(s_.input), matrix(s_.input, true), rows, false, true), threads);
-    step_ = Gemm<T>::create(product(s_.batch, rows, h, matrix(h), matrix(rows), rows, true), threads);
+    step_ = StepProducts<T>(ranges_, [&](int64_t m) { return product(m, rows, h, matrix(h), matrix(rows), rows, true); });
     bias_ = plan_.add<T>(rows);
     r_ = plan_.add<T>(rows * h);
     h_ = plan_.add<T>(2 * s_.batch * h);
     c_ = plan_.add<T>(s_.batch * h);
     if (!reserve_) gates_ = plan_.add<T>(s_.cells() * rows);
-    scratch_ = plan_.add<char>(static_cast<int64_t>(std::max(project_->workspace(), step_->workspace())));
+    scratch_ = plan_.add<char>(static_cast<int64_t>(std::max(project_->workspace(), step_.workspace() * ranges_.size())));
   }
   size_t workspace() const override { return plan_.bytes(); }
   void run(const RunContext& c) override {
@@ -94,25 +94,29 @@ class Lstm : public Kernel {
     if (s_.has_in(6)) std::copy_n(s_.in<T>(c, 6) + d * states, states, cell);
     else std::fill_n(cell, states, T(0));
     project_->run(s_.in<T>(c, 0), s_.in<T>(c, 1) + d * rows * s_.input, bias, gates, scratch);
-    for (int64_t i = 0; i < s_.steps; ++i) {
-      const int64_t t = s_.time(d, i);
-      step_->run(now, r, nullptr, gates + t * s_.batch * rows, scratch);
-      if (fast_) step<true>(c, d, t, gates, kept, cell, now, next);
-      else step<false>(c, d, t, gates, kept, cell, now, next);
-      std::swap(now, next);
+#pragma omp parallel for schedule(static, 1)
+    for (size_t k = 0; k < ranges_.size(); ++k) {
+      T *from = now, *to = next;
+      for (int64_t i = 0; i < s_.steps; ++i) {
+        const int64_t t = s_.time(d, i), b = ranges_[k].begin;
+        step_[k].run(from + b * h, r, nullptr, gates + (t * s_.batch + b) * rows, static_cast<char*>(scratch) + k * step_.workspace());
+        if (fast_) step<true>(c, d, t, ranges_[k], gates, kept, cell, from, to);
+        else step<false>(c, d, t, ranges_[k], gates, kept, cell, from, to);
+        std::swap(from, to);
+      }
     }
+    if (s_.steps % 2) std::swap(now, next);
     if (s_.has_out(1)) std::copy_n(now, states, s_.out<T>(c, 1) + d * states);
     if (s_.has_out(2)) std::copy_n(cell, states, s_.out<T>(c, 2) + d * states);
   }
 
   template <bool kFast>
-  void step(const RunContext& c, int64_t d, int64_t t, T* gates, T* kept, T* cell, const T* now, T* next) const {
+  void step(const RunContext& c, int64_t d, int64_t t, SampleRange range, T* gates, T* kept, T* cell, const T* now, T* next) const {
     const int64_t h = s_.hidden;
     const Functions<T> fn = functions_of<T>(s_, d, input_forget_);
     const T* p = s_.has_in(7) ? s_.in<T>(c, 7) + d * 3 * h : nullptr;
     const auto* lens = s_.in<int32_t>(c, 4);
-#pragma omp parallel for schedule(static) if (s_.batch * h > 4096)
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    for (int64_t b = range.begin; b < range.end; ++b) {
       T* g = gates + (t * s_.batch + b) * s_.rows;
       T* y = s_.has_out(0) ? s_.out<T>(c, 0) + ((t * s_.directions + d) * s_.batch + b) * h : nullptr;
       T* keep = kept ? kept + (t * s_.batch + b) * h : nullptr;
@@ -128,8 +132,10 @@ class Lstm : public Kernel {
   }
 
   Recurrent s_;
+  std::vector<SampleRange> ranges_;
   bool reserve_, input_forget_, fast_;
-  std::unique_ptr<Gemm<T>> project_, step_;
+  std::unique_ptr<Gemm<T>> project_;
+  StepProducts<T> step_;
   WorkspacePlan plan_;
   size_t bias_, r_, h_, c_, gates_ = 0, scratch_;
 };
@@ -171,11 +177,11 @@ void backward_cell(int64_t n, const T* gates, const T* cell, const T* before, co
 template <class T>
 class LstmGrad : public Kernel {
  public:
-  LstmGrad(const NodeView& n, int threads) : s_(n, kDefaults), input_forget_(n.attr_int("input_forget", 0)) {
+  LstmGrad(const NodeView& n, int threads) : s_(n, kDefaults), ranges_(cut_batch(s_.batch, threads)), input_forget_(n.attr_int("input_forget", 0)) {
     fast_ = s_.default_activations(kDefaults) && s_.clip == 0 && !input_forget_ && !n.in(6).present();
     const int64_t h = s_.hidden, rows = s_.rows, cells = s_.cells();
-    step_ = Gemm<T>::create(product(s_.batch, h, rows, matrix(rows), matrix(h), h, true), threads);
-    size_t scratch = step_->workspace();
+    step_ = StepProducts<T>(ranges_, [&](int64_t m) { return product(m, h, rows, matrix(rows), matrix(h), h, true); });
+    size_t scratch = step_.workspace() * ranges_.size();
     auto make = [&](GemmSpec spec) {
       auto g = Gemm<T>::create(spec, threads);
       scratch = std::max(scratch, g->workspace());
@@ -214,26 +220,29 @@ class LstmGrad : public Kernel {
     else std::fill_n(dh, states, T(0));
     if (s_.has_in(11)) std::copy_n(s_.in<T>(c, 11) + d * states, states, dc);
     else std::fill_n(dc, states, T(0));
-    for (int64_t i = s_.steps; i-- > 0;) {
-      const int64_t t = s_.time(d, i);
-      if (fast_) step<true>(c, d, t, dg, dh, dc);
-      else step<false>(c, d, t, dg, dh, dc);
-      if (i > 0 || s_.has_out(4)) step_->run(dg + t * s_.batch * s_.rows, s_.in<T>(c, 2) + d * s_.rows * h, nullptr, dh, part<char>(c.workspace, scratch_));
-    }
+    const T* r = s_.in<T>(c, 2) + d * s_.rows * h;
+#pragma omp parallel for schedule(static, 1)
+    for (size_t k = 0; k < ranges_.size(); ++k)
+      for (int64_t i = s_.steps; i-- > 0;) {
+        const int64_t t = s_.time(d, i), b = ranges_[k].begin;
+        if (fast_) step<true>(c, d, t, ranges_[k], dg, dh, dc);
+        else step<false>(c, d, t, ranges_[k], dg, dh, dc);
+        if (i > 0 || s_.has_out(4))
+          step_[k].run(dg + (t * s_.batch + b) * s_.rows, r, nullptr, dh + b * h, part<char>(c.workspace, scratch_) + k * step_.workspace());
+      }
     if (s_.has_out(4)) std::copy_n(dh, states, s_.out<T>(c, 4) + d * states);
     if (s_.has_out(5)) std::copy_n(dc, states, s_.out<T>(c, 5) + d * states);
   }
 
   // Takes dh into the gates' gradients and clears it (the product then adds the part of the step before); padding passes dh through.
   template <bool kFast>
-  void step(const RunContext& c, int64_t d, int64_t t, T* dg, T* dh, T* dc) const {
+  void step(const RunContext& c, int64_t d, int64_t t, SampleRange range, T* dg, T* dh, T* dc) const {
     const int64_t h = s_.hidden;
     const Functions<T> fn = functions_of<T>(s_, d, input_forget_);
     const T* gates = s_.in<T>(c, 8) + d * s_.cells() * 5 * h;
     const T* cells = gates + s_.cells() * s_.rows;
     const T* p = s_.has_in(6) ? s_.in<T>(c, 6) + d * 3 * h : nullptr;
-#pragma omp parallel for schedule(static) if (s_.batch * h > 4096)
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    for (int64_t b = range.begin; b < range.end; ++b) {
       const int64_t row = t * s_.batch + b;
       if (!is_valid(s_.in<int32_t>(c, 3), b, t)) {
         std::fill_n(dg + row * s_.rows, s_.rows, T(0));
@@ -283,8 +292,10 @@ class LstmGrad : public Kernel {
   }
 
   Recurrent s_;
+  std::vector<SampleRange> ranges_;
   bool input_forget_, fast_;
-  std::unique_ptr<Gemm<T>> step_, dx_[2], dw_, dr_;
+  StepProducts<T> step_;
+  std::unique_ptr<Gemm<T>> dx_[2], dw_, dr_;
   WorkspacePlan plan_;
   size_t dg_, dh_, dc_, before_ = 0, scratch_;
 };

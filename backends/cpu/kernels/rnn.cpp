@@ -10,15 +10,15 @@ const std::vector<Activation::Kind> kDefaults = {Activation::kTanh};
 template <class T>
 class Rnn : public Kernel {
  public:
-  Rnn(const NodeView& n, int threads) : s_(n, kDefaults) {
+  Rnn(const NodeView& n, int threads) : s_(n, kDefaults), ranges_(cut_batch(s_.batch, threads)) {
     const int64_t h = s_.hidden;
     project_ = Gemm<T>::create(product(s_.cells(), h, s_.input, matrix(s_.input), matrix(s_.input, true), h, false, true), threads);
-    step_ = Gemm<T>::create(product(s_.batch, h, h, matrix(h), matrix(h), h, true), threads);
+    step_ = StepProducts<T>(ranges_, [&](int64_t m) { return product(m, h, h, matrix(h), matrix(h), h, true); });
     bias_ = plan_.add<T>(h);
     r_ = plan_.add<T>(h * h);
     h_ = plan_.add<T>(s_.batch * h);
     sums_ = plan_.add<T>(s_.cells() * h);
-    scratch_ = plan_.add<char>(static_cast<int64_t>(std::max(project_->workspace(), step_->workspace())));
+    scratch_ = plan_.add<char>(static_cast<int64_t>(std::max(project_->workspace(), step_.workspace() * ranges_.size())));
   }
   size_t workspace() const override { return plan_.bytes(); }
   void run(const RunContext& c) override {
@@ -36,19 +36,20 @@ class Rnn : public Kernel {
     if (s_.has_in(5)) std::copy_n(s_.in<T>(c, 5) + d * states, states, state);
     else std::fill_n(state, states, T(0));
     project_->run(s_.in<T>(c, 0), s_.in<T>(c, 1) + d * h * s_.input, bias, sums, scratch);
-    for (int64_t i = 0; i < s_.steps; ++i) {
-      const int64_t t = s_.time(d, i);
-      step_->run(state, r, nullptr, sums + t * states, scratch);
-      step(c, d, t, sums + t * states, state);
-    }
+#pragma omp parallel for schedule(static, 1)
+    for (size_t k = 0; k < ranges_.size(); ++k)
+      for (int64_t i = 0; i < s_.steps; ++i) {
+        const int64_t t = s_.time(d, i), b = ranges_[k].begin;
+        step_[k].run(state + b * h, r, nullptr, sums + t * states + b * h, static_cast<char*>(scratch) + k * step_.workspace());
+        step(c, d, t, ranges_[k], sums + t * states, state);
+      }
     if (s_.has_out(1)) std::copy_n(state, states, s_.out<T>(c, 1) + d * states);
   }
 
-  void step(const RunContext& c, int64_t d, int64_t t, const T* sums, T* state) const {
+  void step(const RunContext& c, int64_t d, int64_t t, SampleRange range, const T* sums, T* state) const {
     const int64_t h = s_.hidden;
     const Clipped<T> f = s_.activation<T>(d, 0);
-#pragma omp parallel for schedule(static) if (s_.batch * h > 4096)
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    for (int64_t b = range.begin; b < range.end; ++b) {
       T* y = s_.has_out(0) ? s_.out<T>(c, 0) + ((t * s_.directions + d) * s_.batch + b) * h : nullptr;
       const bool valid = is_valid(s_.in<int32_t>(c, 4), b, t);
       for (int64_t j = 0; j < h; ++j) {
@@ -59,7 +60,9 @@ class Rnn : public Kernel {
   }
 
   Recurrent s_;
-  std::unique_ptr<Gemm<T>> project_, step_;
+  std::vector<SampleRange> ranges_;
+  std::unique_ptr<Gemm<T>> project_;
+  StepProducts<T> step_;
   WorkspacePlan plan_;
   size_t bias_, r_, h_, sums_, scratch_;
 };
@@ -68,7 +71,7 @@ class Rnn : public Kernel {
 template <class T>
 class RnnGrad : public Kernel {
  public:
-  RnnGrad(const NodeView& n, int threads) : s_(n, kDefaults) {
+  RnnGrad(const NodeView& n, int threads) : s_(n, kDefaults), ranges_(cut_batch(s_.batch, threads)) {
     const int64_t h = s_.hidden, cells = s_.cells();
     size_t scratch = 0;
     auto make = [&](GemmSpec spec) {
@@ -76,7 +79,8 @@ class RnnGrad : public Kernel {
       scratch = std::max(scratch, g->workspace());
       return g;
     };
-    step_ = make(product(s_.batch, h, h, matrix(h), matrix(h), h, true));
+    step_ = StepProducts<T>(ranges_, [&](int64_t m) { return product(m, h, h, matrix(h), matrix(h), h, true); });
+    scratch = step_.workspace() * ranges_.size();
     if (n.out(0).present()) dx_[0] = make(product(cells, s_.input, h, matrix(h), matrix(s_.input), s_.input));
     if (n.out(0).present() && s_.directions > 1) dx_[1] = make(product(cells, s_.input, h, matrix(h), matrix(s_.input), s_.input, true));
     if (n.out(1).present()) dw_ = make(product(h, s_.input, cells, matrix(h, true), matrix(s_.input), s_.input));
@@ -100,19 +104,20 @@ class RnnGrad : public Kernel {
     T *dg = part<T>(c.workspace, dg_), *dh = part<T>(c.workspace, dh_);
     if (s_.has_in(7)) std::copy_n(s_.in<T>(c, 7) + d * states, states, dh);
     else std::fill_n(dh, states, T(0));
-    for (int64_t i = s_.steps; i-- > 0;) {
-      const int64_t t = s_.time(d, i);
-      step(c, d, t, dg + t * states, dh);
-      step_->run(dg + t * states, s_.in<T>(c, 2) + d * h * h, nullptr, dh, part<char>(c.workspace, scratch_));
-    }
+#pragma omp parallel for schedule(static, 1)
+    for (size_t k = 0; k < ranges_.size(); ++k)
+      for (int64_t i = s_.steps; i-- > 0;) {
+        const int64_t t = s_.time(d, i), b = ranges_[k].begin;
+        step(c, d, t, ranges_[k], dg + t * states, dh);
+        step_[k].run(dg + t * states + b * h, s_.in<T>(c, 2) + d * h * h, nullptr, dh + b * h, part<char>(c.workspace, scratch_) + k * step_.workspace());
+      }
     if (s_.has_out(4)) std::copy_n(dh, states, s_.out<T>(c, 4) + d * states);
   }
 
-  void step(const RunContext& c, int64_t d, int64_t t, T* dg, T* dh) const {
+  void step(const RunContext& c, int64_t d, int64_t t, SampleRange range, T* dg, T* dh) const {
     const int64_t h = s_.hidden;
     const Clipped<T> f = s_.activation<T>(d, 0);
-#pragma omp parallel for schedule(static) if (s_.batch * h > 4096)
-    for (int64_t b = 0; b < s_.batch; ++b) {
+    for (int64_t b = range.begin; b < range.end; ++b) {
       const bool valid = is_valid(s_.in<int32_t>(c, 3), b, t);
       const int64_t row = ((t * s_.directions + d) * s_.batch + b) * h;
       for (int64_t j = 0; j < h; ++j) {
@@ -142,7 +147,9 @@ class RnnGrad : public Kernel {
   }
 
   Recurrent s_;
-  std::unique_ptr<Gemm<T>> step_, dx_[2], dw_, dr_;
+  std::vector<SampleRange> ranges_;
+  StepProducts<T> step_;
+  std::unique_ptr<Gemm<T>> dx_[2], dw_, dr_;
   WorkspacePlan plan_;
   size_t dg_, dh_, before_, scratch_;
 };
