@@ -112,26 +112,6 @@ void separate_copies(Graph& graph, const std::vector<Reading>& readings) {
   }
 }
 
-// Exporters write weights that happen to begin with the same content once, and the others as Identity of it (every batch
-// normalisation's scale of ones, say). They are weights of their own: each such Identity becomes a tensor.
-void separate_equal_weights(Graph& graph) {
-  for (NodeId id : graph.live_nodes()) {
-    const Node& node = graph.node(id);
-    if (!node.domain.empty() || node.op_type != "Identity" || node.inputs.size() != 1 || node.outputs.size() != 1 || node.inputs[0] == kNoValue) continue;
-    const Tensor* content = graph.constant(node.inputs[0]);
-    const ValueId out = node.outputs[0];
-    if (!content || !is_floating(content->dtype()) || graph.is_output(out)) continue;
-    const auto data = graph.value(node.inputs[0]).data;
-    graph.remove_node(id);
-    Value& value = graph.value(out);
-    value.role = Role::kConstant;
-    value.dtype = data->dtype();
-    value.shape = data->shape();
-    value.has_shape = true;
-    value.data = data;
-  }
-}
-
 // The first reader keeps the value, each further one gets a copy (which shares the bytes).
 void split_states(Graph& graph, ValueId v, const Reading& r) {
   const bool also_weight = r.weight || r.data || r.early;
@@ -148,7 +128,6 @@ void split_states(Graph& graph, ValueId v, const Reading& r) {
 }  // namespace
 
 Status mark_parameters(Graph& graph) {
-  separate_equal_weights(graph);
   ENG_TRY(fill_constants(graph, read_slots(graph)));
   separate_copies(graph, read_slots(graph));
   const std::vector<Reading> readings = read_slots(graph);

@@ -4,9 +4,9 @@
 //     operator                  reassembled first (Slice, Unsqueeze, Concat -> LSTM) are parameters too
 //   kState                      a float constant is state (running statistics)
 //   kHost, kIndex               the value must be known beforehand: such a constant is never a parameter
-// Integers never are. An Identity of a constant is a tensor of its own: exporters write weights of equal content that way. A state that several nodes read is copied, so that each keeps its own running statistics. Weights that a file
+// Integers never are. A state that several nodes read is copied, so that each keeps its own running statistics. Weights that a file
 // writes as ConstantOfShape of a constant shape are made real tensors first, and copies that an exporter made of equal tensors (Identity of an
-// initializer) become tensors of their own.
+// initializer whose elements are all the same, or that is read as a statistic) become tensors of their own.
 #pragma once
 
 #include "graph/base/status.h"
