@@ -160,8 +160,50 @@ class SoftmaxGrad : public Kernel {
   std::vector<int64_t> along_;
 };
 
+// Softmax in bfloat16 is ONNX's function body (Sub, Exp, ReduceSum, Div), each of whose results is rounded; row-major.
+class Bfloat16Softmax : public Kernel {
+ public:
+  explicit Bfloat16Softmax(const NodeView& n) {
+    const TensorView& x = n.in(0);
+    int64_t axis = n.attr_int("axis", -1);
+    if (axis < 0) axis += x.rank();
+    for (int64_t d = 0; d < x.rank(); ++d) (d < axis ? outer_ : d > axis ? inner_ : extent_) *= x.dim(d);
+  }
+  void run(const RunContext& c) override {
+#pragma omp parallel for schedule(static) if (outer_ * inner_ * extent_ > 32768)
+    for (int64_t line = 0; line < outer_ * inner_; ++line) {
+      const int64_t start = line / inner_ * extent_ * inner_ + line % inner_;
+      one_line(c.in<uint16_t>(0) + start, c.out<uint16_t>(0) + start);
+    }
+  }
+
+ private:
+  static float value(uint16_t bits) {
+    float f;
+    widen(&f, &bits, 1, EB_BFLOAT16);
+    return f;
+  }
+  static uint16_t rounded(float f) {
+    uint16_t bits;
+    narrow(&bits, &f, 1, EB_BFLOAT16);
+    return bits;
+  }
+  void one_line(const uint16_t* x, uint16_t* y) const {
+    float most = value(x[0]), sum = 0;
+    for (int64_t k = 1; k < extent_; ++k) most = std::max(most, value(x[k * inner_]));
+    for (int64_t k = 0; k < extent_; ++k) {
+      y[k * inner_] = rounded(fast_exp(value(rounded(value(x[k * inner_]) - most))));
+      sum = value(rounded(sum + value(y[k * inner_])));
+    }
+    for (int64_t k = 0; k < extent_; ++k) y[k * inner_] = rounded(value(y[k * inner_]) / sum);
+  }
+  int64_t outer_ = 1, extent_ = 1, inner_ = 1;
+};
+
 template <template <class> class K, Mode mode>
 std::unique_ptr<Kernel> create(const NodeView& n, int threads) {
+  if (mode == Mode::kSoftmax && n.op() == "Softmax" && n.in(0).dtype == EB_BFLOAT16 && n.in(0).row_major() && n.out(0).row_major())
+    return std::make_unique<Bfloat16Softmax>(n);
   if (has_half(n)) return create_widened(n, threads, create<K, mode>);
   std::unique_ptr<Kernel> k;
   dispatch_floats(n.in(0).dtype, [&](auto t) { k = std::make_unique<K<decltype(t)>>(n, mode); });
