@@ -67,7 +67,7 @@ class OnnxConverter {
   Status expand_local(const onnx::FunctionProto& function, const onnx::NodeProto& call, Scope& scope);
   // False where the operator has no body, or one that leads to operators that are not known either.
   Result<bool> expand_schema(const onnx::OpSchema& schema, int64_t version, const onnx::NodeProto& call, Scope& scope);
-  Status expand(const onnx::FunctionProto& function, const Arguments& arguments, const onnx::NodeProto& call, Scope& scope, int64_t version);
+  Status expand(const onnx::FunctionProto& function, const Arguments& arguments, const onnx::NodeProto& call, Scope& scope);
 
   onnx::ModelProto& model_;
   ExternalData& external_;

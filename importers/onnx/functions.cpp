@@ -50,7 +50,7 @@ Status OnnxConverter::expand_local(const onnx::FunctionProto& function, const on
     if (const auto* given = resolve(a, scope)) arguments[a.name()] = given;
     else arguments.erase(a.name());
   }
-  return expand(function, arguments, call, scope, kCanonicalOpset);
+  return expand(function, arguments, call, scope);
 }
 
 Result<bool> OnnxConverter::expand_schema(const onnx::OpSchema& schema, int64_t version, const onnx::NodeProto& call, Scope& scope) {
@@ -88,12 +88,13 @@ Result<bool> OnnxConverter::expand_schema(const onnx::OpSchema& schema, int64_t 
     warnings.push_back(cat(label_of(call), ": its function body cannot be built: ", e.what()));
     return false;
   }
-  if (!body || !leads_to_known(*body, version, scope.function_depth)) return false;
-  ENG_TRY(expand(*body, arguments, call, scope, version));
+  auto own = scope.opsets.find("");
+  if (!body || !leads_to_known(*body, own == scope.opsets.end() ? kCanonicalOpset : own->second, scope.function_depth)) return false;
+  ENG_TRY(expand(*body, arguments, call, scope));
   return true;
 }
 
-Status OnnxConverter::expand(const onnx::FunctionProto& function, const Arguments& arguments, const onnx::NodeProto& call, Scope& scope, int64_t version) {
+Status OnnxConverter::expand(const onnx::FunctionProto& function, const Arguments& arguments, const onnx::NodeProto& call, Scope& scope) {
   if (scope.function_depth >= onnx_limits::kFunctionDepth)
     return invalid(label_of(call), ": functions call each other in a circle, or more than ", onnx_limits::kFunctionDepth, " levels deep");
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
@@ -103,8 +104,8 @@ Status OnnxConverter::expand(const onnx::FunctionProto& function, const Argument
   body.arguments = &arguments;
   body.function_depth = scope.function_depth + 1;
   for (const auto& o : function.opset_import()) body.opsets[plain_domain(o.domain())] = o.version();
-  body.opsets.emplace("", version);
   for (const auto& [domain, v] : scope.opsets) body.opsets.emplace(domain, v);
+  body.opsets.emplace("", kCanonicalOpset);
   std::string tag = call.name();
   for (int i = 0; tag.empty() && i < call.output_size(); ++i) tag = call.output(i);
   body.prefix = scope.prefix + tag + "/";
