@@ -160,10 +160,11 @@ class SoftmaxGrad : public Kernel {
   std::vector<int64_t> along_;
 };
 
-// Softmax in bfloat16 is ONNX's function body (Sub, Exp, ReduceSum, Div), each of whose results is rounded; row-major.
-class Bfloat16Softmax : public Kernel {
+// Softmax in 16 bits is ONNX's function body (Sub, Exp, ReduceSum, Div), each of whose results is rounded, in bfloat16 as NumPy does
+// each addition of the sum too; row-major.
+class HalfSoftmax : public Kernel {
  public:
-  explicit Bfloat16Softmax(const NodeView& n) {
+  explicit HalfSoftmax(const NodeView& n) : type_(n.in(0).dtype) {
     const TensorView& x = n.in(0);
     int64_t axis = n.attr_int("axis", -1);
     if (axis < 0) axis += x.rank();
@@ -178,14 +179,14 @@ class Bfloat16Softmax : public Kernel {
   }
 
  private:
-  static float value(uint16_t bits) {
+  float value(uint16_t bits) const {
     float f;
-    widen(&f, &bits, 1, EB_BFLOAT16);
+    widen(&f, &bits, 1, type_);
     return f;
   }
-  static uint16_t rounded(float f) {
+  uint16_t rounded(float f) const {
     uint16_t bits;
-    narrow(&bits, &f, 1, EB_BFLOAT16);
+    narrow(&bits, &f, 1, type_);
     return bits;
   }
   void one_line(const uint16_t* x, uint16_t* y) const {
@@ -193,17 +194,20 @@ class Bfloat16Softmax : public Kernel {
     for (int64_t k = 1; k < extent_; ++k) most = std::max(most, value(x[k * inner_]));
     for (int64_t k = 0; k < extent_; ++k) {
       y[k * inner_] = rounded(fast_exp(value(rounded(value(x[k * inner_]) - most))));
-      sum = value(rounded(sum + value(y[k * inner_])));
+      sum += value(y[k * inner_]);
+      if (type_ == EB_BFLOAT16) sum = value(rounded(sum));
     }
+    sum = value(rounded(sum));
     for (int64_t k = 0; k < extent_; ++k) y[k * inner_] = rounded(value(y[k * inner_]) / sum);
   }
+  int32_t type_;
   int64_t outer_ = 1, extent_ = 1, inner_ = 1;
 };
 
 template <template <class> class K, Mode mode>
 std::unique_ptr<Kernel> create(const NodeView& n, int threads) {
-  if (mode == Mode::kSoftmax && n.op() == "Softmax" && n.in(0).dtype == EB_BFLOAT16 && n.in(0).row_major() && n.out(0).row_major())
-    return std::make_unique<Bfloat16Softmax>(n);
+  if (mode == Mode::kSoftmax && n.op() == "Softmax" && is_half(n.in(0).dtype) && n.in(0).row_major() && n.out(0).row_major())
+    return std::make_unique<HalfSoftmax>(n);
   if (has_half(n)) return create_widened(n, threads, create<K, mode>);
   std::unique_ptr<Kernel> k;
   dispatch_floats(n.in(0).dtype, [&](auto t) { k = std::make_unique<K<decltype(t)>>(n, mode); });
