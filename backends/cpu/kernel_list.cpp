@@ -38,7 +38,8 @@
   X(rnn) \
   X(pad) \
   X(select) \
-  X(generate)
+  X(generate) \
+  X(einsum)
 
 namespace eng::cpu {
 
