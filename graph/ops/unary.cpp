@@ -35,7 +35,6 @@ constexpr Function kFunctions[] = {
     {"Softsign", "SoftsignGrad", 1, Reads::kX, 3},
     {"Mish", "MishGrad", 18, Reads::kX, 60},
     {"Gelu", "GeluGrad", 20, Reads::kX, 40},
-    {"Swish", "SwishGrad", 24, Reads::kX, 20},
     {"Shrink", "ShrinkGrad", 9, Reads::kX, 2},
     {"Exp", "ExpGrad", 13, Reads::kY, 15},
     {"Log", "LogGrad", 13, Reads::kX, 15},

@@ -11,6 +11,10 @@ namespace {
 
 float attribute(const NodeView& n, const char* name, float fallback) { return static_cast<float>(n.attr_float(name, fallback)); }
 
+// Written with comparisons because std::fmin and std::fmax are calls, which keep a loop from being vectorised.
+template <class T>
+T clamp_to_unit(T x) { return x < T(0) ? T(0) : (x > T(1) ? T(1) : x); }
+
 #define ENG_FUNCTION(NAME, FORMULA)                                        \
   struct NAME {                                                            \
     explicit NAME(const NodeView&) {}                                      \
@@ -19,7 +23,7 @@ float attribute(const NodeView& n, const char* name, float fallback) { return st
 ENG_FUNCTION(Relu, x > T(0) ? x : (x != x ? x : T(0)));
 ENG_FUNCTION(Sigmoid, fast_sigmoid(x));
 ENG_FUNCTION(Tanh, fast_tanh(x));
-ENG_FUNCTION(HardSwish, x* std::fmin(std::fmax(x * T(1.0 / 6.0) + T(0.5), T(0)), T(1)));
+ENG_FUNCTION(HardSwish, x* clamp_to_unit(x * T(1.0 / 6.0) + T(0.5)));
 ENG_FUNCTION(Softplus, softplus(x));
 ENG_FUNCTION(Softsign, x / (T(1) + std::fabs(x)));
 ENG_FUNCTION(Mish, x * fast_tanh(softplus(x)));
@@ -77,11 +81,6 @@ struct ThresholdedRelu {
   float alpha;
   explicit ThresholdedRelu(const NodeView& n) : alpha(attribute(n, "alpha", 1.0f)) {}
   template <class T> T operator()(T x) const { return x > T(alpha) ? x : T(0); }
-};
-struct Swish {
-  float alpha;
-  explicit Swish(const NodeView& n) : alpha(attribute(n, "alpha", 1.0f)) {}
-  template <class T> T operator()(T x) const { return x * fast_sigmoid(T(alpha) * x); }
 };
 struct Gelu {
   bool by_tanh;
@@ -186,7 +185,7 @@ std::span<const KernelDef> unary_kernels() {
   static const std::vector<KernelDef> defs = {
       def("Relu", numbers, create_number<Relu>), ENG_ROW(LeakyRelu), ENG_ROW(Sigmoid), ENG_ROW(Tanh), ENG_ROW(HardSigmoid),
       ENG_ROW(HardSwish), ENG_ROW(Elu), ENG_ROW(Selu), ENG_ROW(Celu), ENG_ROW(ThresholdedRelu), ENG_ROW(Softplus), ENG_ROW(Softsign),
-      ENG_ROW(Mish), ENG_ROW(Gelu), ENG_ROW(Swish), ENG_ROW(Exp), ENG_ROW(Log), ENG_ROW(Sqrt), ENG_ROW(Reciprocal), ENG_ROW(Floor),
+      ENG_ROW(Mish), ENG_ROW(Gelu), ENG_ROW(Exp), ENG_ROW(Log), ENG_ROW(Sqrt), ENG_ROW(Reciprocal), ENG_ROW(Floor),
       ENG_ROW(Ceil), ENG_ROW(Round), ENG_ROW(Erf), ENG_ROW(Sin), ENG_ROW(Cos), ENG_ROW(Tan), ENG_ROW(Asin), ENG_ROW(Acos), ENG_ROW(Atan),
       ENG_ROW(Sinh), ENG_ROW(Cosh), ENG_ROW(Asinh), ENG_ROW(Acosh), ENG_ROW(Atanh),
       def("Shrink", numbers, create_number<Shrink>),

@@ -81,14 +81,6 @@ struct ThresholdedRelu {
   explicit ThresholdedRelu(const NodeView& n) : alpha(attribute(n, "alpha", 1.0f)) {}
   template <class T> T operator()(T dy, T x) const { return x > T(alpha) ? dy : T(0); }
 };
-struct Swish {  // s + alpha x s (1 - s), s = sigmoid(alpha x)
-  float alpha;
-  explicit Swish(const NodeView& n) : alpha(attribute(n, "alpha", 1.0f)) {}
-  template <class T> T operator()(T dy, T x) const {
-    const T s = fast_sigmoid(T(alpha) * x);
-    return dy * (s + T(alpha) * x * s * (T(1) - s));
-  }
-};
 struct Gelu {
   bool by_tanh;
   explicit Gelu(const NodeView& n) : by_tanh(n.attr_string("approximate", "none") == "tanh") {}
@@ -171,7 +163,7 @@ std::span<const KernelDef> unary_grad_kernels() {
   static const std::vector<KernelDef> defs = {
       ENG_ROW(Relu), ENG_ROW(LeakyRelu), ENG_ROW(Sigmoid), ENG_ROW(Tanh), ENG_ROW(HardSigmoid), ENG_ROW(HardSwish), ENG_ROW(Elu),
       ENG_ROW(Selu), ENG_ROW(Celu), ENG_ROW(ThresholdedRelu), ENG_ROW(Softplus), ENG_ROW(Softsign), ENG_ROW(Mish), ENG_ROW(Gelu),
-      ENG_ROW(Swish), ENG_ROW(Shrink), ENG_ROW(Exp), ENG_ROW(Log), ENG_ROW(Sqrt), ENG_ROW(Reciprocal), ENG_ROW(Abs), ENG_ROW(Erf),
+      ENG_ROW(Shrink), ENG_ROW(Exp), ENG_ROW(Log), ENG_ROW(Sqrt), ENG_ROW(Reciprocal), ENG_ROW(Abs), ENG_ROW(Erf),
       ENG_ROW(Sin), ENG_ROW(Cos), ENG_ROW(Tan), ENG_ROW(Asin), ENG_ROW(Acos), ENG_ROW(Atan), ENG_ROW(Sinh), ENG_ROW(Cosh),
       ENG_ROW(Asinh), ENG_ROW(Acosh), ENG_ROW(Atanh),
       def("ClipGrad", create_clip),

@@ -95,8 +95,6 @@ const RefDef kDefs[] = {
     ENG_X("Mish", std::tanh(softplus(x)) + x * sigmoid(x) / std::pow(std::cosh(softplus(x)), 2)),
     ENG_F("Gelu", gelu(x, by_tanh(c))),
     ENG_X("Gelu", gelu_slope(x, by_tanh(c))),
-    ENG_F("Swish", x * sigmoid(number(c, "alpha", 1) * x)),
-    ENG_X("Swish", sigmoid(number(c, "alpha", 1) * x) * (1 + number(c, "alpha", 1) * x * sigmoid(-number(c, "alpha", 1) * x))),
     ENG_F("Shrink", x < -number(c, "lambd", 0.5F) ? x + number(c, "bias", 0) : x > number(c, "lambd", 0.5F) ? x - number(c, "bias", 0) : 0),
     ENG_X("Shrink", std::fabs(x) > number(c, "lambd", 0.5F) ? 1 : 0),
     ENG_F("Exp", std::exp(x)),
