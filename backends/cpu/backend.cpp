@@ -77,8 +77,14 @@ void shutdown() {}
 const eb_core_table kCore = {sizeof(eb_core_table), 0, device_count, device_info, open_device, close_device, shutdown};
 
 int32_t allocate(eb_device*, uint64_t bytes, void** pointer, eb_error* error) {
-  const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  *pointer = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment);
+  // More than the machine has is refused here: the system might promise it and kill the process later.
+  static const uint64_t most = [] {
+    struct sysinfo memory {};
+    sysinfo(&memory);
+    return (uint64_t{memory.totalram} + memory.totalswap) * memory.mem_unit;
+  }();
+  const uint64_t rounded = bytes > most ? 0 : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  *pointer = bytes > most ? nullptr : std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment);
   if (!*pointer) return eb::fail(error, EB_OUT_OF_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes of host memory");
   return EB_OK;
 }

@@ -35,18 +35,18 @@ Range find_onednn() {
   return found;
 }
 
-void tally(void* caller) {
+[[maybe_unused]] void tally(void* caller) {
   static const Range onednn = find_onednn();
   const auto at = reinterpret_cast<uintptr_t>(caller);
   (at >= onednn.begin && at < onednn.end ? count_onednn : count).fetch_add(1, std::memory_order_relaxed);
 }
 
-void* counted(std::size_t bytes, void* caller) {
+[[maybe_unused]] void* counted(std::size_t bytes, void* caller) {
   tally(caller);
   if (void* p = std::malloc(bytes ? bytes : 1)) return p;
   throw std::bad_alloc();
 }
-void* counted_aligned(std::size_t bytes, std::size_t alignment, void* caller) {
+[[maybe_unused]] void* counted_aligned(std::size_t bytes, std::size_t alignment, void* caller) {
   tally(caller);
   if (void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)) return p;
   throw std::bad_alloc();
@@ -54,10 +54,21 @@ void* counted_aligned(std::size_t bytes, std::size_t alignment, void* caller) {
 
 }  // namespace
 
+#if !defined(__SANITIZE_ADDRESS__)
 void* operator new(std::size_t bytes) { return counted(bytes, __builtin_return_address(0)); }
 void* operator new[](std::size_t bytes) { return counted(bytes, __builtin_return_address(0)); }
 void* operator new(std::size_t bytes, std::align_val_t a) { return counted_aligned(bytes, static_cast<std::size_t>(a), __builtin_return_address(0)); }
 void* operator new[](std::size_t bytes, std::align_val_t a) { return counted_aligned(bytes, static_cast<std::size_t>(a), __builtin_return_address(0)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  tally(__builtin_return_address(0));
+  return std::malloc(bytes ? bytes : 1);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  tally(__builtin_return_address(0));
+  return std::malloc(bytes ? bytes : 1);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
@@ -66,8 +77,17 @@ void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#endif
 
 namespace eng::test {
+
+bool allocations_are_counted() {
+#if defined(__SANITIZE_ADDRESS__)
+  return false;
+#else
+  return true;
+#endif
+}
 
 uint64_t allocations_so_far() { return count.load(); }
 uint64_t onednn_allocations_so_far() { return count_onednn.load(); }

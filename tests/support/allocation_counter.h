@@ -6,6 +6,8 @@
 
 namespace eng::test {
 
+// False in a sanitized build, which keeps the sanitizer's own allocator: then nothing is counted.
+bool allocations_are_counted();
 uint64_t allocations_so_far();          // without oneDNN's
 uint64_t onednn_allocations_so_far();
 
