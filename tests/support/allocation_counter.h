@@ -6,8 +6,8 @@
 
 namespace eng::test {
 
-// False in a sanitized build, which keeps the sanitizer's own allocator: then nothing is counted.
-bool allocations_are_counted();
+// In a sanitized build the sanitizer's allocator stays and is asked to count, malloc included; oneDNN's calls are among them then.
+bool onednn_is_counted_apart();
 uint64_t allocations_so_far();          // without oneDNN's
 uint64_t onednn_allocations_so_far();
 
