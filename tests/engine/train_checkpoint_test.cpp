@@ -67,7 +67,7 @@ TEST_CASE("every single changed bit of a checkpoint is found") {
   std::ifstream in(folder.file("a.ckpt"), std::ios::binary);
   const std::string good((std::istreambuf_iterator<char>(in)), {});
   int found = 0, tried = 0;
-  for (size_t bit = 0; bit < good.size() * 8; bit += 37) {
+  for (size_t bit = 0; bit < good.size() * 8; bit += 5) {
     std::string bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
     std::ofstream(folder.file("b.ckpt"), std::ios::binary) << bad;

@@ -63,3 +63,8 @@ TEST_CASE("reorder: elements keep their place between any two layouts") {
         for (const auto& to : {rows, last, gaps}) check_reorder(type, shape, from, to);
     }
 }
+
+TEST_CASE("a reorder changes no value, in either layout") {
+  for (const Shape& shape : {Shape{2, 3, 4}, Shape{2, 3, 4, 5}, Shape{1, 17, 3, 1}, Shape{2, 3, 2, 2, 2}})
+    check_forward({.op = "Reorder", .inputs = {real(shape)}, .domain = kEngineDomain});
+}

@@ -65,6 +65,12 @@ std::shared_ptr<Device> cpu_device() {
   return device;
 }
 
+static std::set<std::string>& exercised() {
+  static std::set<std::string> all;
+  return all;
+}
+const std::set<std::string>& exercised_ops() { return exercised(); }
+
 namespace {
 
 std::string describe(const OpCase& c) {
@@ -97,7 +103,7 @@ Built build(const OpCase& c, DType real_type, bool with_gradient, const std::vec
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     const OpInput& in = c.inputs[i];
     if (in.absent) { b.inputs.push_back(kNoValue); continue; }
-    RefTensor t(in.dtype == DType::kFloat32 ? real_type : in.dtype, in.shape);
+    RefTensor t(in.dtype == DType::kFloat32 && !in.keep_type ? real_type : in.dtype, in.shape);
     for (int64_t k = 0; k < t.count(); ++k) {
       if (!in.values.empty()) t[k] = in.values[static_cast<size_t>(k)];
       else if (is_floating(in.dtype)) t[k] = random.uniform(in.low, in.high);
@@ -207,6 +213,7 @@ Result<std::map<ValueId, Tensor>> run_graph(Graph g, const std::map<ValueId, Ref
       inputs.push_back(last && v != kNoValue && one.value(v).layout == Layout::kChannelsLast ? rearrange(t, false) : t);
     }
     ENG_ASSIGN(std::vector<Tensor> results, evaluate_node(cpu_device(), one, n, inputs));
+    exercised().insert((g.node(n).domain.empty() ? "" : g.node(n).domain + "::") + g.node(n).op_type);
     for (size_t i = 0; i < results.size(); ++i) {
       ValueId v = g.node(n).outputs[i];
       if (v != kNoValue) content[v] = last && one.value(v).layout == Layout::kChannelsLast ? rearrange(results[i], true) : results[i];

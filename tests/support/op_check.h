@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct OpInput {
   std::vector<double> values;      // given content instead of random
   bool constant = false;           // known when compiled (Slot::kHost inputs; always set for them)
   bool absent = false;
+  bool keep_type = false;          // stays float32 in the float64 evaluation too (a learning rate)
   bool differentiate = true;       // include in the gradient check (floating, not constant)
 };
 
@@ -57,6 +59,8 @@ struct MeasuredGradient {
   int cases = 0;
 };
 const std::map<std::string, MeasuredGradient>& measured_gradients();
+// Names ("domain::op") of the nodes that ran on the CPU backend through this file's functions so far, gradient nodes included.
+const std::set<std::string>& exercised_ops();
 // Outputs of the CPU backend for the case (row-major), for tests with literal expected values.
 std::vector<Tensor> run_on_cpu(const OpCase& c);
 // d sum(y * weights) / d input i on the CPU backend; weights: per element of output 0.
