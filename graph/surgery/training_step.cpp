@@ -6,6 +6,7 @@
 #include "graph/autodiff/autodiff.h"
 #include "graph/ops/op.h"
 #include "graph/passes/dead_code.h"
+#include "graph/passes/free_batch.h"
 #include "graph/passes/fuse_batch_norm_relu.h"
 #include "graph/passes/training_form.h"
 #include "graph/passes/training_form_rnn.h"
@@ -55,6 +56,8 @@ Status prepare(Graph& g, ValueId target, const ShapeBinding& binding, const Eval
     if (!uses[static_cast<size_t>(v)].empty() || v == target) used.push_back(v);
   g.inputs = used;
   ENG_TRY(check_operators(g));
+  zero_unbatched_inputs(g, binding);
+  ENG_TRY(free_batch(g, binding, evaluator).status());
   ENG_TRY(bind_shapes(g, binding));
   return infer_shapes(g, evaluator);
 }

@@ -180,3 +180,34 @@ TEST_CASE("every optimiser's first update has Keras's value") {
       if (step->graph.value(state).name == "w") CHECK_MESSAGE((*values)[next][0] == doctest::Approx(row.expected).epsilon(1e-6), row.spec.kind);
   }
 }
+
+TEST_CASE("a batch baked into a file's Reshape gives way to the one that is trained with") {
+  ModelBuilder m;
+  ValueId x = m.input("x", {2, 3});
+  m.g.value(x).declared_dims[0] = 1;  // exported with batch 1
+  m.g.value(x).declared_dim_names[0] = "";
+  ValueId y = m.op("Reshape", {x, m.tensor("shape", {2}, {1, 6}, Role::kConstant, DType::kInt64)});
+  y = m.op("Add", {y, m.op("Reshape", {m.weight("row", {6}), m.tensor("row_shape", {2}, {1, 6}, Role::kConstant, DType::kInt64)})});
+  y = m.op("Gemm", {y, m.weight("w", {6, 3})});
+  m.output(y, "y");
+  for (int64_t batch : {1, 4}) {
+    auto step = build_training_step(m.g, {.batch = batch}, {}, evaluator_on(cpu_device()));
+    REQUIRE_MESSAGE(step.ok(), step.status().message());
+    CHECK(step->graph.value(step->inputs[0]).shape == Shape{batch, 2, 3});
+    CHECK(step->parameters.size() == 2);
+    CHECK(interpret(step->graph, feeds_of(*step, 1)).ok());
+  }
+}
+
+TEST_CASE("an input without a batch beside one with a batch is kept at zero") {
+  ModelBuilder m;
+  ValueId x = m.input("x", {3});
+  ValueId h = m.input("h", {1, 3});
+  m.g.value(h).declared_dims = {1, 1, 3};
+  m.g.value(h).declared_dim_names = {"", "", ""};
+  ValueId y = m.op("Add", {x, m.op("Reshape", {h, m.tensor("shape", {2}, {1, 3}, Role::kConstant, DType::kInt64)})});
+  m.output(m.op("Gemm", {y, m.weight("w", {3, 2})}), "y");
+  auto step = build_training_step(m.g, {.batch = 5}, {}, evaluator_on(cpu_device()));
+  REQUIRE_MESSAGE(step.ok(), step.status().message());
+  CHECK(step->inputs == std::vector<ValueId>{x});
+}

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/io/file.h"
+#include "graph/passes/bind_shapes.h"
 #include "importers/npz/npz.h"
 
 namespace eng::tools {
@@ -47,6 +48,10 @@ Result<std::vector<SampleSpec>> input_specs(const Graph& model, const DataSource
   for (ValueId id : model.inputs) {
     const Value& input = model.value(id);
     SampleSpec spec{input.name, input.dtype, {}};
+    if (!data.folder && !input.declared_dims.empty() && !is_batched(model, id)) {
+      if (!data.arrays.count(input.name)) continue;  // zeros, see graph/passes/bind_shapes.h
+      return invalid(data.path, ": the model's input '", input.name, "' has no batch dimension (", Shape(input.declared_dims), "); it is kept at zero, so leave the array out");
+    }
     if (data.folder) {
       spec.shape = p.channels_last ? Shape{p.height, p.width, p.channels} : Shape{p.channels, p.height, p.width};
     } else if (const auto array = data.arrays.find(input.name); array != data.arrays.end()) {

@@ -262,6 +262,9 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
     ENG_ASSIGN(p->preprocessing, preprocessing_for(o.input, input.name, input.declared_dims));
   }
   ENG_ASSIGN(const std::vector<SampleSpec> inputs, input_specs(part, data, p->preprocessing));
+  for (ValueId id : part.inputs) {
+    if (!data.folder && !is_batched(part, id) && !data.arrays.count(part.value(id).name)) console.note("input '" + part.value(id).name + "' has no batch dimension: it is kept at zero");
+  }
   if (data.folder) declare_size(model.value(model.find_value(inputs[0].name)), inputs[0].shape, console);
 
   ENG_TRY(load(model, o, console));
