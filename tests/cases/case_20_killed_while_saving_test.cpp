@@ -82,7 +82,9 @@ TEST_CASE("case 20: after SIGKILL at any time the newest checkpoint loads and la
   for (int i = 0; i < 12; ++i) {
     std::filesystem::remove_all(net.out());
     const pid_t pid = start(net.words, 0, errors);
-    usleep(static_cast<useconds_t>(60000 + i * 27000));
+    // The first kills come at any time; the others after the first checkpoint, however slow the machine and the build are.
+    for (int waited = 0; i >= 4 && waited < 6000 && file_info(net.ckpt()).kind != FileKind::kRegular; ++waited) usleep(10000);
+    usleep(static_cast<useconds_t>(10000 + i * 27000));
     kill(pid, SIGKILL);
     wait_for(pid);
     if (file_info(net.ckpt()).kind != FileKind::kRegular) continue;  // killed before its first step
@@ -93,7 +95,7 @@ TEST_CASE("case 20: after SIGKILL at any time the newest checkpoint loads and la
     CHECK(c.state.step >= logged - 1);
     CHECK(c.state.step <= logged + 1);
   }
-  CHECK(with_checkpoint >= 3);
+  CHECK(with_checkpoint >= 8);
   // and the run goes on from there
   std::vector<std::string> more = net.words;
   more.insert(more.end(), {"--resume", "--steps", "400", "--checkpoint-every", "1"});
