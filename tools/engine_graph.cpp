@@ -118,6 +118,7 @@ Result<ShapeBinding> open_sizes(const Graph& model, const GraphOptions& o) {
   for (ValueId id : model.inputs) {
     const Value& v = model.value(id);
     Shape shape = v.declared_dims;
+    if (!is_batched(model, id)) continue;  // its own size, see graph/passes/bind_shapes.h
     if (shape.size() == 4) {
       const bool last = shape[3] == 1 || shape[3] == 3, open_channels = shape[1] < 0 && !last;
       if (open_channels) shape[1] = 3;

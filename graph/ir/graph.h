@@ -76,6 +76,7 @@ class Graph {
   std::string name = "graph";
   std::string doc;
   std::map<std::string, int64_t> opsets{{"", kCanonicalOpset}};  // domain -> version, as re-exported
+  std::map<std::string, int64_t> file_opsets;  // as the file declared them, for messages; empty where there was no file
   int64_t ir_version = 10;
   std::map<std::string, std::string> metadata;
   std::string producer_name, producer_version, model_domain;

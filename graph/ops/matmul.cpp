@@ -99,7 +99,7 @@ Cost cost(const Graph& g, const Node& n) {
 
 std::span<const OpDef> matmul_ops() {
   static const OpDef ops[] = {
-      {.name = "MatMul", .since = 13, .inputs = {{"A"}, {"B"}}, .infer = infer_matmul, .gradient = matmul_gradient, .cost = cost},
+      {.name = "MatMul", .since = 13, .inputs = {{"A", Slot::kWeight}, {"B", Slot::kWeight}}, .infer = infer_matmul, .gradient = matmul_gradient, .cost = cost},
       {.domain = kEngineDomain, .name = "BatchMatMul", .inputs = {{"A"}, {"B"}}, .infer = infer_batch, .gradient = batch_gradient, .cost = cost},
   };
   return ops;

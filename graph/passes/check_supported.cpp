@@ -31,9 +31,10 @@ std::vector<std::string> unsupported_nodes(const Graph& graph) {
   for (NodeId id : graph.live_nodes()) {
     const Node& node = graph.node(id);
     if (!find_op(node.domain, node.op_type)) {
-      auto version = graph.opsets.find(node.domain);
+      const auto& opsets = graph.file_opsets.empty() ? graph.opsets : graph.file_opsets;
+      auto version = opsets.find(node.domain);
       out.push_back(cat("operator ", node.op_type, " (domain ", shown_domain(node.domain), ", opset ",
-                        version == graph.opsets.end() ? std::string("not imported") : std::to_string(version->second), "), ", first_name(graph, node),
+                        version == opsets.end() ? std::string("not imported") : std::to_string(version->second), "), ", first_name(graph, node),
                         has_graph(node) ? ": control flow is not supported" : ": not supported"));
       continue;
     }

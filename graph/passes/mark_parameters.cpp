@@ -112,6 +112,25 @@ void separate_copies(Graph& graph, const std::vector<Reading>& readings) {
   }
 }
 
+// A bias of one element behind a product with one column: MatMul(x, W[K,1]) + b[1], as exporters write a dense layer with one output.
+// Any other single element added to a tensor is a constant of a formula.
+std::vector<char> single_biases(const Graph& graph) {
+  std::vector<char> bias(static_cast<size_t>(graph.value_count()), 0);
+  for (NodeId id : graph.live_nodes()) {
+    const Node& node = graph.node(id);
+    if (!node.domain.empty() || node.op_type != "Add" || node.inputs.size() != 2) continue;
+    for (size_t i = 0; i < 2; ++i) {
+      const Tensor* b = graph.constant(node.inputs[i]);
+      const NodeId product = node.inputs[1 - i] == kNoValue ? kNoNode : graph.value(node.inputs[1 - i]).producer;
+      if (!b || b->shape().empty() || b->element_count() != 1 || product == kNoNode || graph.node(product).op_type != "MatMul") continue;
+      const ValueId w = graph.node(product).inputs[1];
+      const Tensor* weight = w == kNoValue ? nullptr : graph.value(w).data.get();
+      if (weight && !weight->shape().empty() && weight->shape().back() == 1) bias[static_cast<size_t>(node.inputs[i])] = 1;
+    }
+  }
+  return bias;
+}
+
 // The first reader keeps the value, each further one gets a copy (which shares the bytes).
 void split_states(Graph& graph, ValueId v, const Reading& r) {
   const bool also_weight = r.weight || r.data || r.early;
@@ -131,13 +150,14 @@ Status mark_parameters(Graph& graph) {
   ENG_TRY(fill_constants(graph, read_slots(graph)));
   separate_copies(graph, read_slots(graph));
   const std::vector<Reading> readings = read_slots(graph);
+  const std::vector<char> biases = single_biases(graph);
   const ValueId count = graph.value_count();
   for (ValueId v = 0; v < count; ++v) {
     const Value& value = graph.value(v);
     const Reading& r = readings[static_cast<size_t>(v)];
     if (value.role != Role::kConstant || !value.data || !is_floating(value.dtype)) continue;
     const bool several = !value.shape.empty() && value.data->element_count() > 1;
-    const bool parameter = !r.early && (r.weight || (r.data && several));
+    const bool parameter = !r.early && (r.weight || (r.data && (several || biases[static_cast<size_t>(v)])));
     split_states(graph, v, r);
     if (parameter) graph.value(v).role = Role::kParameter;
   }

@@ -37,13 +37,19 @@ struct Tail {
   ValueId logits = kNoValue;
 };
 
-// Walks back from the output through views to a closing activation over the class axis.
+// Whether the node gives its first input's elements unchanged and in their order: a view, or a reduction over axes of extent 1.
+bool keeps_elements(const Graph& g, const Node& n) {
+  if (n.op_type.rfind("Reduce", 0) == 0 && n.op_type != "ReduceMean" && n.op_type != "ReduceSum" && n.op_type != "ReduceMax" && n.op_type != "ReduceMin") return false;
+  if (n.op_type.rfind("Reduce", 0) != 0 && !is_view(n.op_type)) return false;
+  return is_floating(g.value(n.inputs[0]).dtype) && element_count(g.value(n.inputs[0]).shape) == element_count(g.value(n.outputs[0]).shape);
+}
+
+// Walks back from the output through such nodes to a closing activation. Sigmoid is taken wherever it stands; a softmax must run over
+// all classes of a sample, sample by sample as the output has them.
 Tail find_tail(const Graph& g, ValueId output) {
-  ValueId v = output;
-  for (;;) {
-    const NodeId p = g.value(v).producer;
-    if (p == kNoNode) break;
-    const Node& n = g.node(p);
+  const Shape& rows = g.value(output).shape;
+  for (ValueId v = output; g.value(v).producer != kNoNode;) {
+    const Node& n = g.node(g.value(v).producer);
     if (!n.domain.empty()) break;
     if (n.op_type == "Sigmoid") return {n.op_type, n.inputs[0]};
     if (n.op_type == "Softmax" || n.op_type == "LogSoftmax") {
@@ -51,12 +57,10 @@ Tail find_tail(const Graph& g, ValueId output) {
       const int64_t rank = static_cast<int64_t>(s.size());
       int64_t axis = n.attributes.get_int("axis", -1);
       if (axis < 0) axis += rank;
-      // The softmax must run over all classes of a sample, nothing else.
-      if (rank >= 2 && columns(g, n.inputs[0]) == s[static_cast<size_t>(axis)]) return {n.op_type, n.inputs[0]};
+      if (rank >= 2 && !rows.empty() && s[0] == rows[0] && columns(g, n.inputs[0]) == s[static_cast<size_t>(axis)]) return {n.op_type, n.inputs[0]};
       break;
     }
-    if (!is_view(n.op_type) || g.value(n.inputs[0]).shape.empty() || g.value(v).shape.empty() ||
-        g.value(n.inputs[0]).shape[0] != g.value(v).shape[0] || !is_floating(g.value(n.inputs[0]).dtype)) break;
+    if (!keeps_elements(g, n)) break;
     v = n.inputs[0];
   }
   return {"", output};
@@ -95,7 +99,7 @@ Result<AttachedLoss> attach_loss(Graph& g, ValueId output, LossKind kind) {
     return invalid("output '", output_name, "' is ", name_of(g.value(output).dtype), "; a loss needs floating-point scores. Choose another output or cut the model before it (--cut-at)");
   const Tail tail = find_tail(g, output);
   AttachedLoss out;
-  out.classes = columns(g, tail.logits);
+  out.classes = columns(g, output);
   if (kind == LossKind::kAuto) kind = tail.activation == "Sigmoid" || out.classes == 1 ? LossKind::kBinary : LossKind::kSparseCategorical;
   out.kind = kind;
   const std::string ending = tail.activation.empty() ? "the model ends without an activation, its output '" + output_name + "' is taken as logits"
@@ -111,7 +115,7 @@ Result<AttachedLoss> attach_loss(Graph& g, ValueId output, LossKind kind) {
   }
   if (out.classes == 0)
     return invalid("output '", output_name, "' has shape ", output_shape, "; a classification loss needs one score a class and sample ([N, classes]). Cut the model where features end (--cut-at) and give it a head (--replace-head)");
-  const int64_t batch = g.value(tail.logits).shape[0];
+  const int64_t batch = output_shape[0];
   ValueId logits = tail.logits;
   if (g.value(logits).dtype != DType::kFloat32 && g.value(logits).dtype != DType::kFloat64) {
     Attributes to;

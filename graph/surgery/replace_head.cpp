@@ -163,8 +163,20 @@ Status append(Graph& g, ValueId target, const Graph& sizes, const HeadOptions& o
   if (v == kNoValue || g.value(v).producer == kNoNode) return not_found("--cut-at '", options.cut_at, "': the model has no node and no computed value of that name; engine-graph info lists them");
   if (!sizes.value(v).has_shape) return invalid("--cut-at '", options.cut_at, "': output '", g.value(target).name, "' does not depend on it");
   const Shape shape = sizes.value(v).shape;
+  if (v == target) {  // cut behind the last node: its result gets a name of its own, the output is the new head's
+    Node& last = g.node(g.value(v).producer);
+    const NodeId id = g.value(v).producer;
+    const ValueId features = g.add_value(g.value(v).name + "/features");
+    std::replace(last.outputs.begin(), last.outputs.end(), v, features);
+    g.replace_uses(v, features);
+    std::replace(g.outputs.begin(), g.outputs.end(), features, v);
+    g.value(features).producer = id;
+    g.value(features).producer_output = g.value(v).producer_output;
+    g.value(v).producer = kNoNode;
+    v = features;
+  }
   if (shape.size() < 2) return invalid("--cut-at '", options.cut_at, "': its result has shape ", shape, "; a batch of features is needed");
-  const std::string where = g.label(g.value(v).producer);
+  const std::string where = g.label(g.value(v).producer);  // after the renaming above
   ValueId x = v;
   if (shape.size() > 2 && element_count(shape) != shape[0] * shape[1]) x = g.node(g.add_node("", "GlobalAveragePool", {x}, 1, {}, "head/pool")).outputs[0];
   if (shape.size() > 2) {

@@ -34,10 +34,11 @@ Status check_operators(const Graph& g) {
   for (NodeId n : g.live_nodes()) {
     const Node& node = g.node(n);
     if (find_op(node.domain, node.op_type)) continue;
-    auto version = g.opsets.find(node.domain);
+    const auto& opsets = g.file_opsets.empty() ? g.opsets : g.file_opsets;
+    auto version = opsets.find(node.domain);
     ++count;
     all += "\n  " + node.op_type + " (domain '" + (node.domain.empty() ? "ai.onnx" : node.domain) + "', opset " +
-           (version == g.opsets.end() ? "not imported" : std::to_string(version->second)) + "), " + g.label(n);
+           (version == opsets.end() ? "not imported" : std::to_string(version->second)) + "), " + g.label(n);
   }
   if (count == 0) return {};
   return unsupported(count, " node(s) of the model have operators that are not supported:", all);
@@ -104,6 +105,7 @@ Result<ValueId> find_target(const Graph& model, const std::string& target) {
   const auto depends = depends_on_parameters(model, order);
   for (ValueId v : model.outputs)
     if (depends[static_cast<size_t>(v)] && (model.value(v).dtype == DType::kUndefined || is_floating(model.value(v).dtype))) return v;
+  ENG_TRY(check_operators(model));  // an unknown node in the way says more than what follows
   return invalid("none of the model's outputs (", names, ") depends on a weight that can be trained");
 }
 

@@ -53,6 +53,7 @@ Result<Graph> OnnxConverter::run() {
   }
   if (model_.training_info_size() > 0) warnings.push_back("the file's training_info is not used");
   graph.opsets.clear();
+  for (const auto& o : model_.opset_import()) graph.file_opsets[plain_domain(o.domain())] = o.version();
   std::set<std::string> domains;
   collect_domains(graph, domains);
   for (const auto& [domain, version] : scope.opsets)

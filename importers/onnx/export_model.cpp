@@ -58,9 +58,10 @@ class Writer {
     for (ValueId v = 0; v < g.value_count(); ++v) {
       const Value& value = g.value(v);
       if (!has_content(value) || !used[static_cast<size_t>(v)]) continue;
-      if (!value.data) return internal_error("'", value.name, "' is given with the graph but has no content");
+      // A state without content starts at zero (graph/surgery/optimizer.h).
+      if (!value.data && (value.role != Role::kState || !value.has_shape)) return internal_error("'", value.name, "' is given with the graph but has no content");
       auto* tensor = out.add_initializer();
-      ENG_TRY(write_(*value.data, value.name, *tensor));
+      ENG_TRY(write_(value.data ? *value.data : Tensor(value.dtype, value.shape), value.name, *tensor));
       if (!value.doc.empty()) tensor->set_doc_string(value.doc);
     }
     for (ValueId v : g.inputs) ENG_TRY(info(g.value(v), top, *out.add_input()));

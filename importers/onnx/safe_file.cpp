@@ -35,7 +35,7 @@ Result<OpenFile> regular(FileDescriptor fd, const std::string& shown, bool one_l
   if (fstat(fd.get(), &info) != 0) return not_found("cannot read '", shown, "': ", reason(errno));
   if (!S_ISREG(info.st_mode)) return invalid("'", shown, "' is ", kind_of(info.st_mode), ", a regular file is wanted");
   if (one_link && info.st_nlink != 1)
-    return invalid("'", shown, "' has ", info.st_nlink, " hard links and may be a file outside the model's folder; copy it, or allow links");
+    return invalid("'", shown, "' has ", info.st_nlink, " hard links and may be a file outside the model's folder; put a copy of the file there");
   OpenFile file;
   file.fd = std::move(fd);
   file.size = info.st_size;
@@ -112,7 +112,7 @@ Result<OpenFile> open_beneath(const std::string& folder, const std::string& loca
   if (raw < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL)) raw = open_by_steps(root.get(), location);
   if (raw < 0 && errno == ELOOP)
     return invalid("external data '", shown, "' is reached through a symlink, which could lead out of the model's folder; "
-                   "put the file itself there, or allow symlinks");
+                   "put the file itself there");
   if (raw < 0 && errno == ENXIO) return invalid("external data '", shown, "' is a FIFO, socket or device, a regular file is wanted");
   if (raw < 0) return not_found("cannot open external data '", shown, "': ", reason(errno));
   return regular(FileDescriptor(raw), shown, true);

@@ -70,3 +70,20 @@ TEST_CASE("a copy of a constant-valued weight is a parameter of its own, a copy 
     CHECK((g.value(copy).producer == kNoNode) == equal);
   }
 }
+
+TEST_CASE("a dense layer with one output keeps its weight and bias trainable, a formula's single constant stays constant") {
+  Graph g;
+  const ValueId x = g.add_value("x", DType::kFloat32);
+  g.value(x).role = Role::kInput;
+  g.inputs = {x};
+  const ValueId w = g.add_tensor("w", Tensor::of<float>({1, 1}, {2}), Role::kConstant), b = g.add_tensor("b", Tensor::of<float>({1}, {3}), Role::kConstant);
+  const ValueId shift = g.add_tensor("shift", Tensor::of<float>({1}, {3}), Role::kConstant);
+  const ValueId product = g.node(g.add_node("", "MatMul", {x, w}, 1)).outputs[0];
+  const ValueId dense = g.node(g.add_node("", "Add", {b, product}, 1)).outputs[0];
+  const ValueId active = g.node(g.add_node("", "Relu", {dense}, 1)).outputs[0];
+  g.outputs = {g.node(g.add_node("", "Add", {active, shift}, 1)).outputs[0]};
+  REQUIRE(mark_parameters(g).ok());
+  CHECK(g.value(w).role == Role::kParameter);
+  CHECK(g.value(b).role == Role::kParameter);
+  CHECK(g.value(shift).role == Role::kConstant);
+}

@@ -97,3 +97,15 @@ TEST_CASE("the same seed gives the same fresh weights, another seed others") {
   CHECK(head(1) != head(2));
   for (float w : head(1)) CHECK(std::abs(w) <= std::sqrt(6.0F / 11.0F));
 }
+
+TEST_CASE("the model can be cut behind its last node, whose result is the output itself") {
+  ModelBuilder m;
+  ValueId y = m.op("Gemm", {m.input("x", {6}), m.weight("w", {6, 5})}, {}, "fc");
+  y = m.op("Relu", {y}, {}, "last");
+  m.output(y, "out");
+  auto report = replace_head(m.g, {.classes = 3, .cut_at = "last"}, {}, evaluator_on(cpu_device()));
+  REQUIRE_MESSAGE(report.ok(), report.status().message());
+  CHECK(output_columns(m.g) == 3);
+  CHECK(m.g.value(m.g.outputs[0]).name == "out");
+  CHECK(verify(m.g).ok());
+}

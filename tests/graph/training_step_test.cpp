@@ -211,3 +211,25 @@ TEST_CASE("an input without a batch beside one with a batch is kept at zero") {
   REQUIRE_MESSAGE(step.ok(), step.status().message());
   CHECK(step->inputs == std::vector<ValueId>{x});
 }
+
+TEST_CASE("a closing Sigmoid is recognised behind views and reductions of single axes, whatever the batch") {
+  for (int64_t batch : {1, 8}) {
+    for (bool reduced : {false, true}) {
+      ModelBuilder m(DType::kFloat64);
+      ValueId y = m.op("Gemm", {m.input("x", {3}), m.weight("w", {3, 1})});
+      const ValueId logits = y;
+      y = m.op("Sigmoid", {y});
+      if (reduced) y = m.op("ReduceMean", {y, m.tensor("axes", {1}, {1}, Role::kConstant, DType::kInt64)}, attrs({{"keepdims", int64_t{0}}}));
+      else {
+        y = m.op("Reshape", {y, m.tensor("across", {3}, {1, 1, -1}, Role::kConstant, DType::kInt64)});
+        y = m.op("Reshape", {y, m.tensor("flat", {1}, {-1}, Role::kConstant, DType::kInt64)});
+      }
+      m.output(y, "p");
+      auto step = build_training_step(m.g, {.batch = batch}, {}, evaluator_on(cpu_device()));
+      REQUIRE_MESSAGE(step.ok(), step.status().message());
+      CHECK(step->loss_kind == LossKind::kBinary);
+      CHECK(step->loss_note.find("ends in Sigmoid") != std::string::npos);
+      CHECK(step->loss_note.find(m.g.value(logits).name) != std::string::npos);
+    }
+  }
+}

@@ -72,7 +72,7 @@ InfoReport info_of(const Graph& model, const std::string& path, const ShapeBindi
   r.name = model.name;
   r.producer = model.producer_name + (model.producer_version.empty() ? "" : " " + model.producer_version);
   r.ir_version = model.ir_version;
-  r.opsets = model.opsets;
+  r.opsets = model.file_opsets.empty() ? model.opsets : model.file_opsets;
   r.metadata = model.metadata;
   for (ValueId id : model.inputs) r.inputs.push_back(value_line(model.value(id)));
   for (ValueId id : model.outputs) r.outputs.push_back(value_line(model.value(id)));

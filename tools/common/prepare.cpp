@@ -282,8 +282,12 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
   step.freeze_bn = o.freeze_bn;
   step.target = o.target;
   step.seed = static_cast<uint64_t>(o.seed);
-  ENG_ASSIGN(const Step auto_plan, build_training_step(model, binding_of(inputs, o.batch), step, evaluator));
-  ENG_ASSIGN(step.loss, choose_loss(o, data, auto_plan.loss_kind));
+  LossKind from_tail = LossKind::kAuto;
+  if (o.loss == "auto") {  // a loss that was named need not be one that the model's tail would suggest
+    ENG_ASSIGN(const Step auto_plan, build_training_step(model, binding_of(inputs, o.batch), step, evaluator));
+    from_tail = auto_plan.loss_kind;
+  }
+  ENG_ASSIGN(step.loss, choose_loss(o, data, from_tail));
   p->steps = std::make_unique<ModelSteps>(std::move(model), p->device, evaluator, step, inputs);
   ENG_ASSIGN(p->plan, p->steps->plan(o.batch));
   console.note("loss: " + p->plan.loss_note);
