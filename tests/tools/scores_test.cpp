@@ -41,6 +41,14 @@ TEST_CASE("ties count one half, and a missing class makes the area undefined") {
   CHECK_FALSE(area_under_curve({2, 1, {0.1, 0.2}}, {1, 1}).ok());
 }
 
+TEST_CASE("scores that are no numbers have no area, and asking for it ends") {
+  const double nan = std::nan("");
+  const auto one = area_under_curve({4, 1, {0.1, nan, 0.3, nan}}, {0, 1, 0, 1});
+  REQUIRE_FALSE(one.ok());
+  CHECK(one.status().message().find("2 of 4 samples are no numbers (NaN)") != std::string::npos);
+  CHECK_FALSE(area_under_curve({3, 3, {nan, nan, nan, nan, nan, nan, nan, nan, nan}}, {0, 1, 2}).ok());
+}
+
 TEST_CASE("a certain wrong answer costs -log(1e-15)") {
   CHECK(log_loss({1, 2, {1, 0}}, {1}) == doctest::Approx(34.538776394910684));
 }

@@ -111,6 +111,8 @@ Result<double> area_under_curve(const Probabilities& p, const std::vector<int64_
       scores.push_back(p.values[static_cast<size_t>(r * p.columns + (p.columns == 1 ? 0 : c))]);
       positive.push_back(labels[static_cast<size_t>(r)] == c);
     }
+    const auto unordered = std::count_if(scores.begin(), scores.end(), [](double s) { return std::isnan(s); });
+    if (unordered > 0) return invalid("auc is not defined: the scores of ", unordered, " of ", p.rows, " samples are no numbers (NaN)");
     const auto count = std::count(positive.begin(), positive.end(), true);
     if (count == 0 || count == p.rows) return invalid("auc is not defined: ", count, " of ", p.rows, " samples are of class ", c);
     sum += area(scores, positive);
