@@ -59,8 +59,8 @@ std::string chart(const std::string& title, const std::vector<Curve>& curves) {
       path += fmt::format("{:.1f},{:.1f} ", x_of(x), y_of(y));
       dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"><title>{} {:.6g} (epoch {:.0f})</title></circle>", x_of(x), y_of(y), c.colour, c.name, y, x);
     }
-    svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"/>{}\n<text x=\"{}\" y=\"{}\" fill=\"{}\">&#9644; {}</text>\n", path, c.colour,
-                       dots, legend, kTop + kHeight + 18, c.colour, c.name);
+    svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"/>{}\n<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"4\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>\n", path, c.colour,
+                       dots, legend, kTop + kHeight + 12, c.colour, legend + 17, kTop + kHeight + 18, c.name);
     legend += 110;
   }
   return svg + "</svg></figure>\n";
