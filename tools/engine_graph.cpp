@@ -297,6 +297,7 @@ int main_of(const std::vector<std::string>& words) {
   const auto line = parse_options(table, words);
   const Console console(1);
   if (!line.ok()) return console.finish(line.status());
+  if (line->version) return std::fputs(version_text(table).c_str(), stdout) < 0;
   if (line->help) {
     GraphOptions defaults;
     std::fputs(help_text(graph_table(defaults)).c_str(), stdout);

@@ -1,10 +1,11 @@
 // engine-predict: runs a model over pictures or arrays. Classes and preprocessing come from the file's metadata, where engine-train put
 // them; options on the command line win.
 //   --out FILE.csv   name, predicted class, a probability (or value) a column;  without --out it goes to stdout
-//   --out FILE.npz   the raw output under its name, and y where there are labels
+//   --out FILE.npz   the raw output under its name, and where there are labels y, or labels where the output itself is called y
 //   --metrics ...    one JSON line on stdout (needs class folders or y)
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -43,11 +44,11 @@ OptionTable predict_table(PredictOptions& o) {
                 {.name = "--out", .target = &o.out, .value = "FILE", .help = ".csv or .npz; metrics alone need none", .default_text = "CSV on stdout"},
                 {.name = "--metrics", .target = &o.metrics, .value = "NAME,...", .help = "against the labels, as one JSON line", .default_text = "none",
                  .choices = {"accuracy", "log_loss", "auc"}},
-                {.name = "--target", .target = &o.target, .value = "NAME", .help = "the output that is wanted", .default_text = "the first that depends on weights"},
+                {.name = "--target", .target = &o.target, .value = "NAME", .help = "the output that is wanted", .default_text = "the first that depends on weights, else the first"},
                 {.name = "--batch", .target = &o.batch, .value = "N", .help = "samples computed at once", .low = 1, .high = 1 << 20},
                 {.name = "--devices", .target = &o.devices, .value = "NAME", .help = "where it is computed; one device"},
                 {.name = "--threads", .target = &o.threads, .value = "N", .help = "threads of the computation", .default_text = "one a processor", .low = 0, .high = 4096},
-                {.name = "--verbose", .target = &o.verbose, .value = "LEVEL", .help = "0 silent, 1 notes", .low = 0, .high = 2}}},
+                {.name = "--verbose", .target = &o.verbose, .value = "LEVEL", .help = "0 silent, 1 notes", .low = 0, .high = 1}}},
               {"Data", data_rows(o.input)}};
   return t;
 }
@@ -59,20 +60,39 @@ struct Predictions {
   std::vector<std::string> samples, classes;
 };
 
-// Sub-folders that are all known classes make a labelled folder.
-bool labelled_folder(const std::string& path, const std::vector<std::string>& classes) {
+// Sub-folders that are all known classes make a labelled folder. `others`: sub-folders that are none.
+bool labelled_folder(const std::string& path, const std::vector<std::string>& classes, std::vector<std::string>& others) {
   if (file_info(path).kind != FileKind::kFolder) return false;
   const auto names = list_folder(path);
   if (!names.ok()) return false;
   int64_t known = 0;
   for (const std::string& name : *names) {
     if (name[0] == '.' || file_info(join_path(path, name)).kind != FileKind::kFolder) continue;
-    bool found = false;
-    for (const std::string& c : classes) found = found || c == name;
-    if (!found) return false;
-    ++known;
+    if (std::find(classes.begin(), classes.end(), name) != classes.end()) ++known;
+    else others.push_back(printable(name));
   }
-  return known > 0;
+  return known > 0 && others.empty();
+}
+
+// The output that is wanted: --target; else the first that depends on weights, as in training; else the first of floats, else the first.
+std::string target_of(const Graph& model, const std::string& given) {
+  if (!given.empty()) return given;
+  if (const auto trained = find_target(model, ""); trained.ok()) return model.value(*trained).name;
+  for (ValueId v : model.outputs) {
+    if (is_floating(model.value(v).dtype)) return model.value(v).name;
+  }
+  return model.outputs.empty() ? "" : model.value(model.outputs[0]).name;
+}
+
+// Outputs that are no numbers: an error where all are, else a warning.
+Status check_numbers(const Predictions& p, const PredictOptions& o, const Console& console) {
+  int64_t first = 0;
+  const int64_t count = rows_without_numbers(p.output, first), rows = p.output.shape()[0];
+  const std::string text = cat("output '", p.name, "' of ", o.model, " holds values that are no numbers (NaN) for ", count, " of ", rows, " samples, first ",
+                               printable(p.samples[static_cast<size_t>(first)]));
+  if (count == rows) return invalid(text, ": the model's weights or the data hold NaN, or the computation overflows");
+  if (count > 0) console.warn(text + "; they get no prediction and count as wrong");
+  return {};
 }
 
 Result<std::shared_ptr<Dataset>> make_dataset(DataSource source, const Graph& part, const PredictOptions& o, const std::vector<std::string>& given,
@@ -183,7 +203,8 @@ std::string csv(const Predictions& p, const Probabilities& q) {
   for (int64_t r = 0; r < q.rows; ++r) {
     text += csv_field(p.samples[static_cast<size_t>(r)]);
     if (!p.labels.empty()) text += "," + csv_field(class_name(p.labels[static_cast<size_t>(r)]));
-    text += "," + csv_field(class_name(predicted_class(q, r)));
+    const int64_t predicted = predicted_class(q, r);
+    text += "," + (predicted < 0 ? "" : csv_field(class_name(predicted)));  // empty: the scores are no numbers
     for (int64_t c = 0; c < q.columns; ++c) text += fmt::format(",{:.9g}", q.values[static_cast<size_t>(r * q.columns + c)]);
     text += "\n";
   }
@@ -214,7 +235,7 @@ bool ends_with(const std::string& text, const std::string& end) { return text.si
 Status deliver(const PredictOptions& o, const Predictions& p, const Console& console) {
   if (ends_with(o.out, ".npz")) {
     std::map<std::string, Tensor> arrays{{p.name, p.output}};
-    if (!p.labels.empty()) arrays["y"] = Tensor::ints(p.labels);
+    if (!p.labels.empty()) arrays[p.name == "y" ? "labels" : "y"] = Tensor::ints(p.labels);
     ENG_TRY(write_npz(o.out, arrays));
     if (o.metrics.empty()) return {};
   }
@@ -226,20 +247,31 @@ Status deliver(const PredictOptions& o, const Predictions& p, const Console& con
   return o.metrics.empty() ? Status() : print_metrics(o, p, q);
 }
 
-Status predict(const PredictOptions& o, const std::vector<std::string>& given, const Console& console, Progress& progress) {
+Status predict(PredictOptions o, const std::vector<std::string>& given, const Console& console, Progress& progress) {
   if (!o.out.empty() && !ends_with(o.out, ".csv") && !ends_with(o.out, ".npz")) return usage_error("--out ", o.out, ": a name ending in .csv or .npz is wanted");
   DeviceOptions device_options;
   device_options.threads = static_cast<int>(o.threads);
   ENG_ASSIGN(const std::shared_ptr<Device> device, Device::open(o.devices, device_options));
   ENG_ASSIGN(const Graph model, read_model(o.model, console));
+  o.target = target_of(model, o.target);
   ENG_TRY(check_part(model, o.target, console).in(o.model));
   ENG_ASSIGN(const Graph part, part_for(model, o.target));
   Predictions p;
   ENG_ASSIGN(p.classes, classes_from(model.metadata));
   p.name = part.value(part.outputs[0]).name;
   const bool folder = file_info(o.data).kind == FileKind::kFolder;
+  if (const std::string name = first_of(given, picture_options()); !folder && !name.empty()) {
+    return usage_error(name, " is for pictures; ", o.data, " holds arrays, which are taken as they are: scale them where they are made");
+  }
   // Without class names in the file, class folders number themselves.
-  bool labelled = folder && (p.classes.empty() ? !o.metrics.empty() : labelled_folder(o.data, p.classes));
+  std::vector<std::string> others;
+  bool labelled = folder && (p.classes.empty() ? !o.metrics.empty() : labelled_folder(o.data, p.classes, others));
+  if (!labelled && !others.empty() && !p.classes.empty()) {
+    const std::string text = cat(o.data, ": folder '", others[0], "'", others.size() > 1 ? cat(" and ", others.size() - 1, " more") : "",
+                                 others.size() > 1 ? " are no classes of the model" : " is no class of the model");
+    if (!o.metrics.empty()) return usage_error("--metrics needs labels: ", text, "; its classes are ", classes_to_json(p.classes));
+    console.warn(text + ": the pictures are taken as unlabelled");
+  }
   ENG_ASSIGN(DataSource source, open_data(o.data, labelled && !p.classes.empty() ? &p.classes : nullptr, !labelled));
   if (labelled && p.classes.empty()) p.classes = source.index.classes;
   if (const Tensor* y = source.labels(); y && !is_floating(y->dtype())) p.labels = y->to_ints();
@@ -258,6 +290,7 @@ Status predict(const PredictOptions& o, const std::vector<std::string>& given, c
   pipeline_options.skip_failed_samples = false;
   ENG_ASSIGN(const auto pipeline, DataPipeline::create(data, pipeline_options));
   ENG_ASSIGN(p.output, run_all(model, o, device, specs, *pipeline, progress));
+  ENG_TRY(check_numbers(p, o, console));
   return deliver(o, p, console);
 }
 
@@ -267,6 +300,7 @@ int main_of(const std::vector<std::string>& words) {
   const OptionTable table = predict_table(options);
   const auto line = parse_options(table, words);
   if (!line.ok()) return Console(1).finish(line.status());
+  if (line->version) return std::fputs(version_text(predict_table(options)).c_str(), stdout) < 0;
   if (line->help) {
     PredictOptions defaults;
     std::fputs(help_text(predict_table(defaults)).c_str(), stdout);

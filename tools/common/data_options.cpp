@@ -39,6 +39,12 @@ std::vector<OptionRow> data_rows(DataOptions& o) {
   };
 }
 
+const std::vector<std::string>& picture_options() {
+  static const std::vector<std::string> names{"--size", "--color", "--rescale", "--mean", "--std", "--interpolation", "--cache", "--shear", "--zoom", "--rotate", "--shift",
+                                              "--hflip", "--vflip", "--brightness", "--fill-mode", "--on-bad-image"};
+  return names;
+}
+
 int64_t worker_count(const DataOptions& o) {
   if (o.workers > 0) return o.workers;
   return std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 4);

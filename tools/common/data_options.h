@@ -24,6 +24,8 @@ std::vector<OptionRow> data_rows(DataOptions& options);
 // The preprocessing for one picture input of the given declared dimensions (-1 where open): [N,C,H,W] or [N,H,W,C]. --size wins over the
 // file's size: a network that pools over everything takes any; whether this one does, shape inference finds out.
 Result<Preprocessing> preprocessing_for(const DataOptions& options, const std::string& input, const std::vector<int64_t>& dims);
+// Options that mean something for pictures only: arrays come as they are.
+const std::vector<std::string>& picture_options();
 int64_t worker_count(const DataOptions& options);
 
 }  // namespace eng::tools

@@ -34,7 +34,12 @@ Result<DataSource> open_data(const std::string& path, const std::vector<std::str
     return source;
   }
   if (info.kind != FileKind::kRegular) return invalid(path, ": ", info.problem, "; a folder or a .npz file is wanted");
-  ENG_ASSIGN(source.arrays, read_npz(path));
+  auto arrays = read_npz(path);
+  if (!arrays.ok() && !path.ends_with(".npz")) {
+    return invalid(path, ": is no folder and no .npz file; wanted is a folder of pictures, or a .npz file with an array for each of the model's inputs",
+                   path.ends_with(".npy") ? " (put the array into one: numpy.savez)" : "");
+  }
+  ENG_ASSIGN(source.arrays, std::move(arrays));
   if (!unlabelled && !source.labels()) {
     std::string names;
     for (const auto& [name, array] : source.arrays) names += (names.empty() ? "" : ", ") + name;

@@ -35,11 +35,11 @@ std::string number_text(double value) {
   return text;
 }
 
-Status check_bounds(const OptionRow& row, double value) {
+Status check_bounds(const OptionRow& row, double value, const std::string& given) {
   if (value >= row.low && value <= row.high) return {};
   std::string wanted = row.low > -1e300 ? "at least " + number_text(row.low) : "";
   if (row.high < 1e300) wanted += (wanted.empty() ? "at most " : " and at most ") + number_text(row.high);
-  return usage_error(row.name, " ", number_text(value), ": must be ", wanted);
+  return usage_error(row.name, " ", given, ": must be ", wanted);
 }
 
 Status set(const OptionRow& row, int64_t& target, const std::string& text) {
@@ -48,14 +48,14 @@ Status set(const OptionRow& row, int64_t& target, const std::string& text) {
   const long long value = std::strtoll(text.c_str(), &end, 10);
   if (text.empty() || *end != '\0' || errno == ERANGE) return usage_error(row.name, " '", text, "': a whole number is wanted");
   target = value;
-  return check_bounds(row, static_cast<double>(value));
+  return check_bounds(row, static_cast<double>(value), text);
 }
 
 Status set(const OptionRow& row, double& target, const std::string& text) {
   const auto value = parse_number(text);
   if (!value.ok()) return value.status().in(row.name);
   target = *value;
-  return check_bounds(row, *value);
+  return check_bounds(row, *value, text);
 }
 
 Status set(const OptionRow& row, std::string& target, const std::string& text) {
@@ -101,7 +101,7 @@ Status assign(const OptionRow& row, const std::vector<std::string>& words) {
 }
 
 std::vector<std::string> names_of(const OptionTable& table) {
-  std::vector<std::string> names{"--help"};
+  std::vector<std::string> names{"--help", "--version"};
   for (const OptionGroup& group : table.groups) {
     for (const OptionRow& row : group.rows) {
       if (positional(row)) continue;
@@ -167,12 +167,12 @@ Result<ParsedLine> parse_options(const OptionTable& table, const std::vector<std
   CLI::App app(table.about);
   app.set_help_flag("");
   app.allow_extras();
-  bool help = false;
-  app.add_flag("--help,-h", help);
+  ParsedLine line;
+  app.add_flag("--help,-h", line.help);
+  app.add_flag("--version", line.version);
   std::deque<std::vector<std::string>> values;  // one a row, addresses stay
   std::deque<std::string> words_of;             // of the positional rows
   std::vector<std::pair<const OptionRow*, CLI::Option*>> options;
-  ParsedLine line;
   try {
     for (const OptionGroup& group : table.groups) {
       for (const OptionRow& row : group.rows) {
@@ -197,11 +197,13 @@ Result<ParsedLine> parse_options(const OptionTable& table, const std::vector<std
       }
     }
     app.parse(reversed);
+  } catch (const CLI::ArgumentMismatch& e) {  // "--lr: 1 required TEXT missing"
+    const std::string text = e.what();
+    return usage_error(text.substr(0, text.find(':')), ": a value is wanted; ", table.command, " --help explains the options");
   } catch (const CLI::Error& e) {
     return usage_error(e.what(), "; ", table.command, " --help explains the options");
   }
-  line.help = help;
-  if (help) return line;
+  if (line.help || line.version) return line;
   if (!app.remaining().empty()) return unknown(table, app.remaining());
   for (size_t i = 0; i < options.size(); ++i) {
     const auto& [row, option] = options[i];
@@ -222,6 +224,9 @@ Status read_config(const OptionTable& table, const std::string& text, const std:
       }
     }
     if (!found) {
+      for (const auto& [name, hint] : table.refused) {
+        if (name == "--" + key) return usage_error(source, ": '", key, "' is not there yet", hint.empty() ? "" : "; ", hint);
+      }
       std::vector<std::string> known = names_of(table);
       for (std::string& k : known) k = k.substr(2);
       return usage_error(source, ": unknown key '", key, "'", suggestion(key, known));
@@ -248,6 +253,26 @@ std::string write_config(const OptionTable& table, const std::vector<std::string
   }
   return text;
 }
+
+std::vector<std::string> changed_options(const OptionTable& table, const OptionTable& defaults) {
+  std::vector<std::string> names;
+  for (size_t g = 0; g < table.groups.size(); ++g) {
+    for (size_t r = 0; r < table.groups[g].rows.size(); ++r) {
+      const OptionRow& row = table.groups[g].rows[r];
+      if (to_text(toml_value(row.target)) != to_text(toml_value(defaults.groups[g].rows[r].target))) names.push_back(row.name);
+    }
+  }
+  return names;
+}
+
+std::string first_of(const std::vector<std::string>& given, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (std::find(given.begin(), given.end(), name) != given.end()) return name;
+  }
+  return "";
+}
+
+std::string version_text(const OptionTable& table) { return table.command + " " ENGINE_VERSION "\n"; }
 
 std::string help_text(const OptionTable& table) {
   std::string text = "Usage: " + table.usage + "\n\n" + table.about + "\n";
@@ -280,6 +305,7 @@ std::string help_text(const OptionTable& table) {
       text += "\n";
     }
   }
+  text += "\nOf an option that is given twice the last counts (of a list: all). --version prints the version.\n";
   if (!table.refused.empty()) {
     text += "\nNot there yet (refused by name):";
     for (const auto& [name, hint] : table.refused) text += " " + name;

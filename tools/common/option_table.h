@@ -39,19 +39,24 @@ struct OptionTable {
 };
 
 struct ParsedLine {
-  bool help = false;
+  bool help = false, version = false;
   std::vector<std::string> given;  // names that stood on the command line
   bool has(std::string_view name) const;
 };
 
-// Sets the targets of what is given. Errors are kUsage and name the option, what came, what was wanted. With `files` the options
-// --config FILE and (a flag) --resume are looked at first: see read_config.
+// Sets the targets of what is given. Errors are kUsage and name the option, what came, what was wanted.
 Result<ParsedLine> parse_options(const OptionTable& table, const std::vector<std::string>& words);
 // Sets the targets from "name = value" lines except those in `keep`. `source` is for messages.
 Status read_config(const OptionTable& table, const std::string& text, const std::string& source, const std::vector<std::string>& keep);
 // Every option with its present value; reads back to the same values.
 std::string write_config(const OptionTable& table, const std::vector<std::string>& leave_out);
 std::string help_text(const OptionTable& table);
+std::string version_text(const OptionTable& table);
+
+// Names of the options whose values in `table` are not those in `defaults`, a table of the same rows.
+std::vector<std::string> changed_options(const OptionTable& table, const OptionTable& defaults);
+// The first of `names` that is among `given`, or "".
+std::string first_of(const std::vector<std::string>& given, const std::vector<std::string>& names);
 
 // A number or a fraction.
 Result<double> parse_number(const std::string& text);

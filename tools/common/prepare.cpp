@@ -52,7 +52,11 @@ Status load(Graph& model, const TrainOptions& o, const Console& console) {
   if (o.weights.empty()) {
     return o.skip_mismatch || o.drop_background ? usage_error("--skip-mismatch and --drop-background belong to --weights, which is not given") : Status();
   }
-  ENG_ASSIGN(const LoadReport report, load_weights(model, o.weights, {.skip_mismatch = o.skip_mismatch, .drop_background = o.drop_background}));
+  auto loaded = load_weights(model, o.weights, {.skip_mismatch = o.skip_mismatch, .drop_background = o.drop_background});
+  const std::string& file = o.weights;
+  const bool known = file.ends_with(".onnx") || file.ends_with(".h5") || file.ends_with(".hdf5") || file.ends_with(".safetensors");
+  if (!loaded.ok() && !known) return Status(loaded.status().code(), "--weights " + loaded.status().message() + "; known are .onnx, .h5, .hdf5 and .safetensors files");
+  ENG_ASSIGN(const LoadReport report, std::move(loaded));
   for (const std::string& line : report.summary()) console.note(o.weights + ": " + line);
   int64_t number = 0;
   for (const LoadReport::Skipped& s : report.skipped) {

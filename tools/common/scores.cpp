@@ -14,8 +14,10 @@ Kind kind_of(const Probabilities& p) {
   bool probabilities = true, logs = p.columns > 1;
   for (int64_t r = 0; r < p.rows && (probabilities || logs); ++r) {
     double sum = 0, exponentials = 0;
+    const double* row = &p.values[static_cast<size_t>(r * p.columns)];
+    if (std::any_of(row, row + p.columns, [](double v) { return std::isnan(v); })) continue;  // says nothing about the others
     for (int64_t c = 0; c < p.columns; ++c) {
-      const double v = p.values[static_cast<size_t>(r * p.columns + c)];
+      const double v = row[c];
       if (!(v >= 0 && v <= 1)) probabilities = false;
       if (v > 1e-6) logs = false;
       sum += v;
@@ -78,8 +80,21 @@ Result<Probabilities> to_probabilities(const Tensor& output, std::string& note) 
   return p;
 }
 
+int64_t rows_without_numbers(const Tensor& output, int64_t& first) {
+  if (output.shape().empty() || output.shape()[0] == 0 || !is_floating(output.dtype())) return 0;
+  const int64_t rows = output.shape()[0], columns = output.element_count() / rows;
+  int64_t count = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    bool nan = false;
+    for (int64_t c = 0; c < columns && !nan; ++c) nan = std::isnan(output.at(r * columns + c));
+    if (nan && count++ == 0) first = r;
+  }
+  return count;
+}
+
 int64_t predicted_class(const Probabilities& p, int64_t row) {
   const double* begin = &p.values[static_cast<size_t>(row * p.columns)];
+  if (std::any_of(begin, begin + p.columns, [](double v) { return std::isnan(v); })) return -1;
   return p.columns == 1 ? *begin > 0.5 : std::max_element(begin, begin + p.columns) - begin;
 }
 

@@ -21,6 +21,9 @@ struct Probabilities {
 // sigmoid of one column). `note` says which.
 Result<Probabilities> to_probabilities(const Tensor& output, std::string& note);
 
+// Rows of a model's output that hold something that is no number (NaN); the first of them in `first`.
+int64_t rows_without_numbers(const Tensor& output, int64_t& first);
+// -1 where the row holds a NaN.
 int64_t predicted_class(const Probabilities& p, int64_t row);
 double accuracy(const Probabilities& p, const std::vector<int64_t>& labels);
 // Mean of -log p(label), p clipped to [1e-15, 1-1e-15] as scikit-learn once did and Keras users know it.

@@ -167,8 +167,8 @@ Status parse_checkpoint_every(const std::string& text, int64_t& epochs, int64_t&
 Result<TrainLine> read_train_options(TrainOptions& options, const std::vector<std::string>& words) {
   const OptionTable table = train_table(options);
   ENG_ASSIGN(const ParsedLine line, parse_options(table, words));
-  TrainLine result{line.help, line.given};
-  if (line.help) return result;
+  TrainLine result{line.help, line.version, line.given};
+  if (line.help || line.version) return result;
   std::string path = options.config;
   if (path.empty() && options.resume) path = join_path(options.out, "config.toml");
   if (!path.empty()) {

@@ -51,7 +51,7 @@ struct TrainOptions {
 OptionTable train_table(TrainOptions& options);
 // Options from the command line, --config FILE and, for --resume, OUT/config.toml; the command line wins. `help` set: only print it.
 struct TrainLine {
-  bool help = false;
+  bool help = false, version = false;
   std::vector<std::string> given;
 };
 Result<TrainLine> read_train_options(TrainOptions& options, const std::vector<std::string>& words);

@@ -184,6 +184,7 @@ int run_engine_train(const std::vector<std::string>& words) {
   TrainOptions options;
   const auto line = read_train_options(options, words);
   if (!line.ok()) return Console(1).finish(line.status());
+  if (line->version) return std::fputs(version_text(train_table(options)).c_str(), stdout) < 0;
   if (line->help) {
     TrainOptions defaults;
     std::fputs(help_text(train_table(defaults)).c_str(), stdout);
