@@ -86,7 +86,8 @@ int64_t Trainer::steps_per_epoch() const { return options_.steps_per_epoch > 0 ?
 Result<FitEnd> Trainer::fit() {
   if (state_.epoch >= options_.epochs || out_of_steps()) {
     say(cat("nothing to train: ", state_.epoch, " of ", options_.epochs, " epochs and ", state_.step, " steps are done",
-            options_.max_steps > 0 ? cat(" (--steps ", options_.max_steps, ")") : "", "; ask for more with --epochs"));
+            options_.max_steps > 0 ? cat(" (--steps ", options_.max_steps, ")") : "", out_of_steps() ? state_.epoch >= options_.epochs ? "; ask for more with --steps and --epochs" : "; ask for more with --steps"
+                           : "; ask for more with --epochs"));
     return FitEnd::kNothingToDo;
   }
   bool stopped_early = false;
@@ -133,6 +134,28 @@ Result<bool> Trainer::next_batch() {
   return more;
 }
 
+// The last batch's loss is no number: says whether it was so from the start (weights or inputs) or has become so.
+Status Trainer::no_finite_loss(double loss) {
+  const std::string value = std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf", at = cat(" at step ", state_.step + 1);
+  const std::string saved = options_.folder.empty() || saved_step_ < 0 ? "" : cat("; the last good state, after step ", saved_step_, ", is in ", options_.folder, "/last.ckpt");
+  for (size_t i = 0; i < batch_.inputs.size(); ++i) {
+    const std::string found = not_finite({{steps_.inputs()[i].name, batch_.inputs[i]}});
+    if (!found.empty()) return invalid("the loss is ", value, at, ": the input ", found, " of the batch; the data must be finite numbers", saved);
+  }
+  if (const std::string found = batch_.labels.defined() ? not_finite({{"labels", batch_.labels}}) : ""; !found.empty()) {
+    return invalid("the loss is ", value, at, ": the tensor of ", found, " of the batch; the labels must be finite numbers", saved);
+  }
+  for (ValueId id = 0; id < steps_.model().value_count(); ++id) {
+    const Value& v = steps_.model().value(id);
+    if (!v.data || v.role == Role::kConstant) continue;
+    if (const std::string found = not_finite({{v.name, *v.data}}); !found.empty()) {
+      return invalid("the loss is ", value, at, ": the weight ", found, " before the first step: it was no finite number in the model's file, or in the one of --weights");
+    }
+  }
+  return invalid("the loss became ", value, at, " (epoch ", state_.epoch + 1, ", learning rate ", rate_, "): training has diverged", saved,
+                 "; try a smaller --lr, --clip-norm 1 or --warmup, and check that the inputs are scaled (--rescale)");
+}
+
 Status Trainer::run_step() {
   const auto start = Clock::now();
   ENG_ASSIGN(CompiledStep * compiled, steps_.training(batch_.size));
@@ -144,12 +167,7 @@ Status Trainer::run_step() {
   double loss = 0;
   int64_t correct = 0;
   ENG_TRY(fetch(*compiled, loss, correct).in(cat("step ", state_.step + 1)));
-  if (!std::isfinite(loss)) {
-    const std::string saved = options_.folder.empty() || saved_step_ < 0 ? "" : cat("; the last good state, after step ", saved_step_, ", is in ",
-                                                                                   options_.folder, "/last.ckpt");
-    return invalid("the loss became ", loss, " at step ", state_.step + 1, " (epoch ", state_.epoch + 1, ", learning rate ", rate_,
-                   "): training has diverged", saved, "; try a smaller --lr, --clip-norm 1 or --warmup, and check that the inputs are scaled (--rescale)");
-  }
+  if (!std::isfinite(loss)) return no_finite_loss(loss);
   if (state_.step == 0 && !options_.gradients_file.empty()) ENG_TRY(write_gradients(*compiled));
   ++state_.step;
   ++state_.step_in_epoch;

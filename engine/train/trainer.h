@@ -58,6 +58,9 @@ struct Evaluation {
 };
 inline constexpr int64_t kMaxConfusion = 100;
 
+// "'NAME' [SHAPE] holds nan at 3" for the first tensor with a value that is no finite number; "" where there is none.
+std::string not_finite(const std::map<std::string, Tensor>& tensors);
+
 enum class FitEnd : uint8_t { kDone, kNothingToDo, kStoppedEarly, kInterrupted };
 
 class Trainer {
@@ -88,10 +91,12 @@ class Trainer {
   bool out_of_steps() const { return options_.max_steps > 0 && state_.step >= options_.max_steps; }
   Result<bool> next_batch();            // false: a pass has ended
   Status run_step();                    // on batch_
+  Status no_finite_loss(double loss);   // the error
   Status write_gradients(CompiledStep& compiled);
   Status run_epoch();                   // until it is complete, out of steps, or interrupted
   Status finish_epoch(bool complete);   // validation, record, monitor, files
   Status maybe_unfreeze();
+  Status check_finite(const std::map<std::string, Tensor>& tensors, const std::string& file);  // before `file` is written
   Status save(const std::string& name);
   Status save_copy(const std::string& name);  // of last.ckpt
   Status save_numbered();
@@ -110,7 +115,8 @@ class Trainer {
   std::vector<std::vector<int64_t>> confusion_;
   Batch batch_, validation_batch_;
   bool pass_open_ = false, epoch_done_ = false, has_accuracy_ = false;
-  int64_t saved_step_ = -1;  // of last.ckpt
+  int64_t saved_step_ = -1;   // of last.ckpt
+  int64_t finite_step_ = -1;  // whose weights are known to be finite
   double epoch_seconds_ = 0, rate_ = 0;
   int64_t epoch_samples_ = 0;  // in this process
 };

@@ -1,4 +1,5 @@
 // What the trainer (trainer.h) reads and writes: checkpoints, models, the first step's gradients.
+#include <cmath>
 #include <filesystem>
 
 #include "engine/io/file.h"
@@ -8,6 +9,33 @@
 namespace eng {
 namespace fs = std::filesystem;
 
+std::string not_finite(const std::map<std::string, Tensor>& tensors) {
+  for (const auto& [name, t] : tensors) {
+    if (!is_floating(t.dtype())) continue;
+    if (t.dtype() == DType::kFloat32) {
+      const float* values = t.data<float>();
+      float sum = 0;  // NaN or infinite where a value is: x * 0 is 0 for finite x only
+      for (int64_t i = 0; i < t.element_count(); ++i) sum += values[i] * 0.0f;
+      if (sum == 0) continue;
+    }
+    for (int64_t i = 0; i < t.element_count(); ++i) {
+      if (!std::isfinite(t.at(i))) return cat("'", name, "' ", t.shape(), " holds ", std::isnan(t.at(i)) ? "nan" : t.at(i) > 0 ? "inf" : "-inf", " at ", i);
+    }
+  }
+  return "";
+}
+
+Status Trainer::check_finite(const std::map<std::string, Tensor>& tensors, const std::string& file) {
+  const std::string found = not_finite(tensors);
+  if (found.empty()) {
+    finite_step_ = state_.step;
+    return {};
+  }
+  const std::string kept = saved_step_ < 0 ? "nothing is saved" : cat("what was saved after step ", saved_step_, " is kept");
+  return invalid("after step ", state_.step, " the weight or state ", found, ": training has diverged, ", file, " is not written, ", kept,
+                 "; try a smaller --lr, --clip-norm 1 or --warmup, and check that the inputs are scaled (--rescale)");
+}
+
 Status Trainer::save(const std::string& name) {
   if (options_.folder.empty()) return {};
   Checkpoint checkpoint;
@@ -15,6 +43,7 @@ Status Trainer::save(const std::string& name) {
   checkpoint.state.monitor = monitor_.state();
   checkpoint.options = options_.options_text;
   ENG_ASSIGN(checkpoint.tensors, steps_.contents(a_batch()));
+  ENG_TRY(check_finite(checkpoint.tensors, name));
   ENG_TRY(save_checkpoint(join_path(options_.folder, name), checkpoint));
   saved_step_ = state_.step;
   return {};
@@ -55,6 +84,10 @@ Status Trainer::save_numbered() {
 
 Status Trainer::write_model(const std::string& name) {
   if (options_.folder.empty() || !write_model_) return {};
+  if (finite_step_ != state_.step) {
+    ENG_ASSIGN(const auto tensors, steps_.contents(a_batch()));
+    ENG_TRY(check_finite(tensors, name));
+  }
   ENG_ASSIGN(const Graph graph, steps_.trained_model());
   return write_model_(graph, join_path(options_.folder, name));
 }

@@ -2,6 +2,7 @@
 // checkpoints to keep. Whole runs of engine-train on small models.
 #include <cmath>
 
+#include "engine/train/trainer.h"
 #include "tests/support/train_run.h"
 
 namespace eng::test {
@@ -52,6 +53,25 @@ TEST_CASE("a loss that is no number ends the run with status 3 and leaves the la
   CHECK(s.run({"--batch", "1", "--epochs", "30", "--lr", "1e9", "--checkpoint-every", "1steps"}) == 3);
   const double w = s.weight();
   CHECK(std::isfinite(w));
+}
+
+TEST_CASE("weights that are no finite numbers are never saved, in the last step neither") {
+  const Scalar s;
+  REQUIRE(s.run({"--batch", "1", "--epochs", "1", "--lr", "0.1"}) == 0);
+  const double good = s.weight();
+  const Tensor best = weights_of(s.out() + "/best.onnx").at("w");
+  CHECK(s.run({"--batch", "1", "--epochs", "2", "--lr", "3e38", "--weight-decay", "1e9", "--resume"}) == 3);  // the loss is computed before the update
+  CHECK(s.weight() == good);
+  CHECK(same_bits(weights_of(s.out() + "/best.onnx").at("w"), best));
+  const Scalar fresh;
+  CHECK(fresh.run({"--batch", "1", "--epochs", "1", "--lr", "3e38", "--weight-decay", "1e9"}) == 3);
+  for (const char* name : {"best.onnx", "last.onnx", "best.ckpt", "last.ckpt"}) CHECK(file_info(join_path(fresh.out(), name)).kind == FileKind::kMissing);
+}
+
+TEST_CASE("the first tensor that is not finite is named with its place") {
+  CHECK(not_finite({{"a", Tensor::of<float>({2}, {1, -3e38f})}, {"n", Tensor::ints({1})}}) == "");
+  CHECK(not_finite({{"a", Tensor::of<float>({2}, {1, 2})}, {"b", Tensor::of<float>({1, 3}, {0, 1, -INFINITY})}}) == "'b' [1,3] holds -inf at 2");
+  CHECK(not_finite({{"d", Tensor::of<double>({2}, {std::nan(""), 2})}}) == "'d' [2] holds nan at 0");
 }
 
 TEST_CASE("early stopping ends the run when the loss has not improved for so many epochs") {
