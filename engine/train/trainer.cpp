@@ -14,12 +14,12 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Loss and number of right answers (0 where there is none) of the step that just ran.
-Status fetch(CompiledStep& compiled, double& loss, int64_t& correct) {
+Status fetch(CompiledStep& compiled, bool accuracy, double& loss, int64_t& correct) {
   Tensor host;
   ENG_TRY(compiled.program->fetch(compiled.step.loss, host));
   loss = host.at(0);
   correct = 0;
-  if (compiled.step.correct == kNoValue) return {};
+  if (!accuracy || compiled.step.correct == kNoValue) return {};
   Tensor count;
   ENG_TRY(compiled.program->fetch(compiled.step.correct, count));
   correct = static_cast<int64_t>(count.at(0));
@@ -63,7 +63,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(ModelSteps& steps, DataPipeline
                                                  TrainObserver* observer, WriteModel write_model) {
   if (training.size() == 0) return invalid("the training data hold no sample");
   ENG_ASSIGN(const Step step, steps.plan(std::min(options.batch_size, training.size())));
-  const bool has_accuracy = step.correct != kNoValue;
+  const bool has_accuracy = options.accuracy && step.correct != kNoValue;
   steps.fetch_gradients(!options.gradients_file.empty());
   ENG_ASSIGN(Monitor monitor, Monitor::create(options.monitor, validation != nullptr, has_accuracy));
   std::unique_ptr<Trainer> t(new Trainer(steps, training, validation, std::move(options), observer, std::move(write_model), std::move(monitor)));
@@ -166,7 +166,7 @@ Status Trainer::run_step() {
   ENG_TRY(compiled->program->run());
   double loss = 0;
   int64_t correct = 0;
-  ENG_TRY(fetch(*compiled, loss, correct).in(cat("step ", state_.step + 1)));
+  ENG_TRY(fetch(*compiled, has_accuracy_, loss, correct).in(cat("step ", state_.step + 1)));
   if (!std::isfinite(loss)) return no_finite_loss(loss);
   if (state_.step == 0 && !options_.gradients_file.empty()) ENG_TRY(write_gradients(*compiled));
   ++state_.step;
@@ -226,7 +226,7 @@ Result<Evaluation> Trainer::evaluate(DataPipeline& data, int64_t max_batches) {
     ENG_TRY(compiled->program->run());
     double loss = 0;
     int64_t correct = 0;
-    ENG_TRY(fetch(*compiled, loss, correct).in("evaluation"));
+    ENG_TRY(fetch(*compiled, has_accuracy_, loss, correct).in("evaluation"));
     sums.add(loss, correct, validation_batch_.size);
     ENG_TRY(count_confusion(*compiled, validation_batch_.labels, e.confusion));
   }

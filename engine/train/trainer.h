@@ -27,6 +27,7 @@ struct FitOptions {
   int64_t max_steps = 0;          // updates in the whole run, resumed ones included; 0: no limit
   Schedule schedule;              // `total` is set by the trainer
   MonitorOptions monitor;
+  bool accuracy = true;           // a metric beside the loss, where the loss has one
   bool save_best_only = false;    // numbered checkpoints (keep) only for epochs that are the best so far
   int64_t checkpoint_epochs = 1;  // last.ckpt every so many epochs; 0: only at the end
   int64_t checkpoint_steps = 0;   // and every so many updates; 0: not

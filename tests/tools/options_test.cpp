@@ -38,6 +38,23 @@ TEST_CASE("wrong command lines are usage errors that say what was wanted") {
       {{"--plan", "p.json"}, "--plan is not there yet"},
       {{"--shards=4"}, "--shards is not there yet"},
       {{"--val", "a", "--val-split", "0.1"}, "exclude one another"},
+      {{"--out", ""}, "--out ''"},
+      {{"--beta1", "1", "--optimizer", "adam"}, "--beta1 must be less than 1"},
+      {{"--beta2", "1", "--optimizer", "adamw"}, "--beta2 must be less than 1"},
+      {{"--rho", "1", "--optimizer", "rmsprop"}, "--rho must be less than 1"},
+      {{"--momentum", "0.9", "--optimizer", "adam"}, "--momentum belongs to --optimizer sgd"},
+      {{"--nesterov"}, "--nesterov belongs to --momentum"},
+      {{"--rho", "0.5"}, "--rho belongs to --optimizer rmsprop"},
+      {{"--beta1", "0.5"}, "--beta1 belongs to --optimizer adam"},
+      {{"--epsilon", "0.5"}, "--epsilon belongs to"},
+      {{"--validation-steps", "3"}, "--validation-steps needs validation data"},
+      {{"--save-best-only"}, "--keep"},
+      {{"--fill-mode", "wrap"}, "--fill-mode belongs to"},
+      {{"--patience", "0"}, "--patience 0: at least 1"},
+      {{"--early-stop", "--patience", "0"}, "--patience 0: at least 1"},
+      {{"--metrics", "accuracy,none"}, "none goes with no other"},
+      {{"--dry-run", "--write-gradients", "g.safetensors"}, "--dry-run trains none"},
+      {{"--write-gradients", "g.bin"}, ".safetensors is wanted"},
       {{"other.onnx"}, "unexpected argument 'other.onnx'"},
   };
   for (const auto& [words, text] : cases) {
@@ -49,9 +66,30 @@ TEST_CASE("wrong command lines are usage errors that say what was wanted") {
   }
 }
 
+TEST_CASE("--patience switches early stopping on, --early-stop alone waits 5 epochs") {
+  TrainOptions off, alone, both, never;
+  REQUIRE(read(off, {}).ok());
+  CHECK_FALSE(off.early_stop);
+  REQUIRE(read(alone, {"--early-stop"}).ok());
+  CHECK((alone.early_stop && alone.patience == 5));
+  REQUIRE(read(both, {"--patience", "3"}).ok());
+  CHECK((both.early_stop && both.patience == 3));
+  REQUIRE(read(never, {"--no-early-stop", "--patience", "3"}).ok());
+  CHECK_FALSE(never.early_stop);
+}
+
+TEST_CASE("checkpoints: epochs, or steps, and nothing that looks like them") {
+  int64_t epochs = 7, steps = 7;
+  CHECK(parse_checkpoint_every("0", epochs, steps).ok());
+  CHECK(epochs == 0);
+  CHECK(parse_checkpoint_every("20steps", epochs, steps).ok());
+  CHECK(steps == 20);
+  for (const char* text : {"2step", "0steps", "steps", "-1", "2 steps"}) CHECK_MESSAGE(!parse_checkpoint_every(text, epochs, steps).ok(), text);
+}
+
 TEST_CASE("config.toml reads back to the same options, and the command line wins") {
   TrainOptions o;
-  REQUIRE(read(o, {"--lr", "0.1", "--out", "odd \"name\"\\x", "--freeze", "a,b", "--zoom", "0.2", "--nesterov", "--epochs", "4"}).ok());
+  REQUIRE(read(o, {"--lr", "0.1", "--out", "odd \"name\"\\x", "--freeze", "a,b", "--zoom", "0.2", "--momentum", "0.9", "--nesterov", "--epochs", "4"}).ok());
   const std::string text = write_config(train_table(o), {});
   TrainOptions back;
   REQUIRE(read_config(train_table(back), text, "config.toml", {"--epochs"}).ok());

@@ -265,6 +265,15 @@ std::vector<std::string> changed_options(const OptionTable& table, const OptionT
   return names;
 }
 
+std::string value_text(const OptionTable& table, const std::string& name) {
+  for (const OptionGroup& group : table.groups) {
+    for (const OptionRow& row : group.rows) {
+      if (row.name == name) return to_text(toml_value(row.target));
+    }
+  }
+  return "";
+}
+
 std::string first_of(const std::vector<std::string>& given, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (std::find(given.begin(), given.end(), name) != given.end()) return name;

@@ -55,6 +55,8 @@ std::string version_text(const OptionTable& table);
 
 // Names of the options whose values in `table` are not those in `defaults`, a table of the same rows.
 std::vector<std::string> changed_options(const OptionTable& table, const OptionTable& defaults);
+// An option's present value as it stands in config.toml.
+std::string value_text(const OptionTable& table, const std::string& name);
 // The first of `names` that is among `given`, or "".
 std::string first_of(const std::vector<std::string>& given, const std::vector<std::string>& names);
 

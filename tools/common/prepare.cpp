@@ -257,6 +257,11 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
   ENG_TRY(check_part(model, o.target, console).in(o.model));
   ENG_ASSIGN(DataSource data, open_data(o.data, nullptr));
   p->pictures = data.folder;
+  if (!data.folder) {
+    TrainOptions now = o, defaults;
+    const std::string name = first_of(changed_options(train_table(now), train_table(defaults)), picture_options());
+    if (!name.empty()) return usage_error(name, " is for pictures; ", o.data, " holds arrays, which are taken as they are: scale them where they are made");
+  }
   p->classes = data.index.classes;
   for (const SkippedFile& f : data.index.ignored) console.note("ignored: " + f.path + " (" + f.reason + ")");
   ENG_ASSIGN(const Graph part, part_for(model, o.target));
@@ -297,6 +302,7 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
   console.note("loss: " + p->plan.loss_note);
   ENG_TRY(check_classes(p->plan, data));
   ENG_ASSIGN(const ClassMode mode, choose_class_mode(o, p->plan.loss_kind));
+  p->class_mode = mode;
 
   const DatasetMaker maker(o, *p, mode, progress);
   const uint64_t seed = static_cast<uint64_t>(o.seed);

@@ -22,6 +22,7 @@ struct Prepared {
   std::vector<std::string> classes;      // class names; empty where the data have none
   Preprocessing preprocessing;
   bool pictures = false;
+  ClassMode class_mode = ClassMode::kSparse;
   std::shared_ptr<Dataset> training, validation;  // validation may be null
   std::unique_ptr<DataPipeline> training_pipeline, validation_pipeline;
 };

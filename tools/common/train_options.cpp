@@ -59,7 +59,7 @@ OptionGroup objective_rows(TrainOptions& o) {
               {.name = "--clip-norm", .target = &o.clip_norm, .value = "N", .help = "largest norm of all gradients together", .default_text = "off", .low = 0},
               {.name = "--clip-value", .target = &o.clip_value, .value = "V", .help = "largest magnitude of a gradient's element", .default_text = "off", .low = 0},
               {.name = "--schedule", .target = &o.schedule, .value = "FORM",
-               .help = "of the learning rate: constant, step:GAMMA,EVERY_EPOCHS, or cosine (to 0 at the end of the run)"},
+               .help = "of the learning rate: constant, step:GAMMA,EVERY_EPOCHS (step alone: 0.5,1; EVERY_EPOCHS is 1 if not given), or cosine (to 0 at the end of the run)"},
               {.name = "--warmup", .target = &o.warmup, .value = "STEPS", .help = "steps in which the rate rises from 0", .low = 0},
           }};
 }
@@ -108,11 +108,11 @@ OptionGroup callback_rows(TrainOptions& o) {
               {.name = "--monitor", .target = &o.monitor, .value = "METRIC", .help = "that decides which epoch is the best: loss, accuracy, val_loss, val_accuracy",
                .default_text = "val_loss, or loss without validation data"},
               {.name = "--mode", .target = &o.mode, .value = "MODE", .help = "whether small or large is good; auto: max for accuracies", .choices = {"auto", "min", "max"}},
-              {.name = "--checkpoint-every", .target = &o.checkpoint_every, .value = "N", .help = "epochs between writings of last.ckpt; Nsteps: steps"},
+              {.name = "--checkpoint-every", .target = &o.checkpoint_every, .value = "N", .help = "epochs between writings of last.ckpt, 0: only of the best epoch and at the end; Nsteps: steps"},
               {.name = "--keep", .target = &o.keep, .value = "N", .help = "numbered checkpoints to keep beside last.ckpt and best.ckpt", .low = 0},
               {.name = "--save-best-only", .target = &o.save_best_only, .help = "numbered checkpoints only of epochs that were the best so far"},
-              {.name = "--early-stop", .target = &o.early_stop, .help = "stop when --monitor has not improved for --patience epochs (5 if not given)"},
-              {.name = "--patience", .target = &o.patience, .value = "EPOCHS", .help = "for --early-stop, which it switches on", .default_text = "off", .low = 0},
+              {.name = "--early-stop", .target = &o.early_stop, .help = "stop when --monitor has not improved for --patience epochs"},
+              {.name = "--patience", .target = &o.patience, .value = "EPOCHS", .help = "for --early-stop, which it switches on; at least 1", .low = 0},
           }};
 }
 
@@ -157,12 +157,47 @@ Status parse_checkpoint_every(const std::string& text, int64_t& epochs, int64_t&
   char* end = nullptr;
   const int64_t n = std::strtoll(text.c_str(), &end, 10);
   const std::string unit = end;
-  if (end == text.c_str() || n < 0 || (!unit.empty() && unit != "steps" && unit != "step")) {
+  if (end == text.c_str() || n < 0 || (!unit.empty() && (unit != "steps" || n == 0))) {
     return usage_error("--checkpoint-every '", text, "': a number of epochs (2) or of steps (500steps) is wanted");
   }
   (unit.empty() ? epochs : steps) = n;
   return {};
 }
+
+namespace {
+
+// Options that would do nothing, or something that has no meaning, beside the others.
+Status check_partners(const TrainOptions& o) {
+  TrainOptions now = o, defaults;
+  const std::vector<std::string> changed = changed_options(train_table(now), train_table(defaults));
+  const auto refuse = [&](const std::vector<std::string>& names, bool wrong, const std::string& why) {
+    const std::string name = wrong ? first_of(changed, names) : "";
+    return name.empty() ? Status() : usage_error(name, " ", why);
+  };
+  if (o.out.empty()) return usage_error("--out '': the name of a folder is wanted");
+  const bool adam = o.optimizer == "adam" || o.optimizer == "adamw";
+  ENG_TRY(refuse({"--momentum", "--nesterov"}, o.optimizer != "sgd", "belongs to --optimizer sgd, not " + o.optimizer));
+  ENG_TRY(refuse({"--nesterov"}, o.momentum == 0, "belongs to --momentum, which is 0"));
+  ENG_TRY(refuse({"--rho"}, o.optimizer != "rmsprop", "belongs to --optimizer rmsprop, not " + o.optimizer));
+  ENG_TRY(refuse({"--beta1", "--beta2"}, !adam, "belongs to --optimizer adam and adamw, not " + o.optimizer));
+  ENG_TRY(refuse({"--epsilon"}, o.optimizer == "sgd", "belongs to --optimizer rmsprop, adam and adamw, not sgd"));
+  ENG_TRY(refuse({"--rho"}, o.rho >= 1, "must be less than 1"));
+  ENG_TRY(refuse({"--beta1"}, o.beta1 >= 1, "must be less than 1"));
+  ENG_TRY(refuse({"--beta2"}, o.beta2 >= 1, "must be less than 1"));
+  ENG_TRY(refuse({"--validation-steps"}, o.val.empty() && o.val_split == 0, "needs validation data: give --val or --val-split"));
+  ENG_TRY(refuse({"--save-best-only"}, o.keep == 0, "is about the numbered checkpoints of --keep, which is not given"));
+  const bool moves = o.rotate > 0 || o.shear > 0 || !o.zoom.empty() || !o.shift.empty();
+  ENG_TRY(refuse({"--fill-mode"}, !moves, "belongs to --rotate, --shear, --zoom and --shift, of which none is given"));
+  if (o.metrics.size() > 1 && first_of(o.metrics, {"none"}) == "none") return usage_error("--metrics: none goes with no other metric");
+  const std::string looks = o.dry_run ? "--dry-run" : o.check_gradients ? "--check-gradients" : o.profile ? "--profile" : "";
+  ENG_TRY(refuse({"--write-gradients"}, !looks.empty(), "needs a step of training; " + looks + " trains none"));
+  ENG_TRY(refuse({"--write-gradients"}, o.epochs == 0, "needs a step of training; --epochs 0 trains none"));
+  ENG_TRY(refuse({"--write-gradients"}, o.resume, "writes the run's first step, which a resumed run has behind it"));
+  ENG_TRY(refuse({"--write-gradients"}, !o.write_gradients.ends_with(".safetensors"), o.write_gradients + ": a name ending in .safetensors is wanted"));
+  return {};
+}
+
+}  // namespace
 
 Result<TrainLine> read_train_options(TrainOptions& options, const std::vector<std::string>& words) {
   const OptionTable table = train_table(options);
@@ -172,6 +207,9 @@ Result<TrainLine> read_train_options(TrainOptions& options, const std::vector<st
   std::string path = options.config;
   if (path.empty() && options.resume) path = join_path(options.out, "config.toml");
   if (!path.empty()) {
+    if (options.config.empty() && file_info(path).kind == FileKind::kMissing) {
+      return not_found("--resume: ", options.out, " holds no run that could be continued (", path, " is not there); give the run's folder with --out");
+    }
     ENG_ASSIGN(const std::string text, read_text_file(path, kLargestConfig));
     std::vector<std::string> keep = line.given;
     keep.insert(keep.end(), {"--resume", "--config"});
@@ -181,8 +219,15 @@ Result<TrainLine> read_train_options(TrainOptions& options, const std::vector<st
   if (options.model.empty()) return usage_error("no model is given; usage: ", table.usage);
   if (options.data.empty()) return usage_error("no training data are given: --data DIR or --data FILE.npz");
   if (!options.val.empty() && options.val_split > 0) return usage_error("--val and --val-split exclude one another");
-  if (options.early_stop && options.patience == 0) options.patience = 5;
-  options.early_stop = options.patience > 0;
+  const auto given = [&line](const char* name) { return line.has(name); };
+  if (given("--patience") && options.patience == 0) return usage_error("--patience 0: at least 1 epoch is wanted; --no-early-stop switches early stopping off");
+  if (!given("--early-stop") && (given("--patience") || (options.patience > 0 && options.patience != TrainOptions().patience))) options.early_stop = true;
+  if (options.patience == 0) options.early_stop = false, options.patience = TrainOptions().patience;  // as older runs wrote it
+  // What config.toml resolved belongs to what it was resolved from.
+  if (given("--monitor") && !given("--mode")) options.mode = "auto";
+  if (given("--loss") && !given("--class-mode")) options.class_mode = "auto";
+  if (given("--class-mode") && !given("--loss")) options.loss = "auto";
+  ENG_TRY(check_partners(options));
   return result;
 }
 

@@ -37,7 +37,7 @@ struct TrainOptions {
   bool hflip = false, vflip = false, shuffle = true;
   // callbacks
   std::string monitor = "auto", mode = "auto", checkpoint_every = "1";
-  int64_t keep = 0, patience = 0;
+  int64_t keep = 0, patience = 5;
   bool save_best_only = false, early_stop = false;
   // device
   std::string devices = "cpu:0", precision = "fp32", backend_path;

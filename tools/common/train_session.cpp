@@ -1,8 +1,10 @@
 // See train_session.h. What is looked at instead of training (--dry-run, --check-gradients, --profile) is in inspect_step.cpp.
 #include "tools/common/train_session.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/io/file.h"
 #include "engine/report/html_report.h"
@@ -23,8 +25,8 @@ namespace {
 // Trainer events -> progress bar, metrics.jsonl, TensorBoard, log. The two files may be null.
 class Reporter : public TrainObserver {
  public:
-  Reporter(Progress& progress, const Console& console, MetricsLog* log, TensorBoardLog* board, bool every_step)
-      : progress_(progress), console_(console), log_(log), board_(board), every_step_(every_step) {}
+  Reporter(Progress& progress, const Console& console, bool every_step) : progress_(progress), console_(console), every_step_(every_step) {}
+  void write_to(MetricsLog* log, TensorBoardLog* board) { log_ = log, board_ = board; }
   Status on_step(const StepRecord& record) override {
     progress_.step(record);
     return log_ && every_step_ ? log_->write(to_json_line(record)) : Status();
@@ -46,8 +48,8 @@ class Reporter : public TrainObserver {
  private:
   Progress& progress_;
   const Console& console_;
-  MetricsLog* log_;
-  TensorBoardLog* board_;
+  MetricsLog* log_ = nullptr;
+  TensorBoardLog* board_ = nullptr;
   bool every_step_;
 };
 
@@ -61,7 +63,8 @@ Result<FitOptions> fit_options(const TrainOptions& o) {
   f.schedule.base = o.lr;
   f.schedule.decay = o.decay;
   f.schedule.warmup = o.warmup;
-  f.monitor = {o.monitor, o.mode, o.patience};
+  f.monitor = {o.monitor, o.mode, o.early_stop ? o.patience : 0};
+  f.accuracy = first_of(o.metrics, {"none"}).empty();
   f.save_best_only = o.save_best_only;
   ENG_TRY(parse_checkpoint_every(o.checkpoint_every, f.checkpoint_epochs, f.checkpoint_steps));
   f.keep = o.keep;
@@ -131,6 +134,37 @@ Status write_report(const Prepared& p, const Trainer& trainer, const TrainOption
   return write_file_atomic(join_path(o.out, "report.html"), to_html(r));
 }
 
+// Puts what was found out in the place of auto and of what was left open, so that config.toml says what was done.
+Status resolve(TrainOptions& o, const Prepared& p, FitOptions& fit) {
+  ENG_ASSIGN(const Monitor monitor, Monitor::create(fit.monitor, p.validation != nullptr, fit.accuracy && p.plan.correct != kNoValue));
+  o.monitor = fit.monitor.metric = monitor.metric();
+  o.mode = fit.monitor.mode = monitor.maximise() ? "max" : "min";
+  o.loss = name_of(p.plan.loss_kind);
+  o.class_mode = name_of(p.class_mode);
+  o.input.workers = worker_count(o.input);
+  if (o.threads == 0) o.threads = std::max(1u, std::thread::hardware_concurrency());
+  if (p.pictures) {
+    o.input.size = cat(p.preprocessing.height, "x", p.preprocessing.width);
+    o.input.color = p.preprocessing.channels == 1 ? "gray" : "rgb";
+  }
+  return {};
+}
+
+// A resumed run with other options is another run: one line for each that counts. `text`: config.toml as the checkpoint holds it.
+void warn_of_changes(TrainOptions& o, const std::string& text, const Console& console) {
+  TrainOptions was;
+  const OptionTable before = train_table(was), now = train_table(o);
+  if (!read_config(before, text, "config.toml", {}).ok()) return;
+  const std::vector<std::string> free{"--epochs", "--steps", "--out", "--resume", "--verbose", "--metrics-every-step", "--config", "--checkpoint-every", "--keep", "--save-best-only",
+                                      "--early-stop", "--patience", "--workers", "--cache", "--devices", "--backend-path", "--write-gradients"};
+  for (const std::string& name : changed_options(now, before)) {
+    const std::string old = value_text(before, name);
+    if (!first_of(free, {name}).empty() || old == "\"auto\"" || (old == "0" && name == "--threads") || (old == "\"\"" && (name == "--size" || name == "--color"))) continue;
+    console.warn(cat(name, " is ", value_text(now, name), " now, the run had ", old,
+                     name == "--weights" ? ": without effect, the checkpoint's weights count" : ": what follows is not what the run would have given"));
+  }
+}
+
 Status train(TrainOptions& o, const Console& console, Progress& progress) {
   ENG_ASSIGN(FitOptions fit, fit_options(o));
   const std::string last = join_path(o.out, "last.ckpt");
@@ -139,32 +173,34 @@ Status train(TrainOptions& o, const Console& console, Progress& progress) {
   Checkpoint checkpoint;
   if (o.resume) {
     ENG_ASSIGN(checkpoint, load_checkpoint(last));
-  } else if (writes && file_info(last).kind == FileKind::kRegular) {
-    console.warn(o.out + " holds an earlier run, which this one replaces (--resume would continue it)");
   }
   ENG_ASSIGN(const std::unique_ptr<Prepared> p, prepare_training(o, console, progress));
   if (looks_only) return inspect_step(o, *p, console);
 
-  std::unique_ptr<MetricsLog> log;
-  std::unique_ptr<TensorBoardLog> board;
-  if (writes) {
-    fit.options_text = write_config(train_table(o), {"--resume", "--config", "--write-gradients"});
-    ENG_TRY(make_folder(o.out));
-    ENG_TRY(write_file_atomic(join_path(o.out, "config.toml"), fit.options_text));
-    ENG_TRY(write_file_atomic(join_path(o.out, "classes.json"), classes_to_json(p->classes) + "\n"));
-    ENG_ASSIGN(log, MetricsLog::open(join_path(o.out, "metrics.jsonl"), o.resume ? checkpoint.state.step : -1));
-    ENG_ASSIGN(board, TensorBoardLog::create(o.out));
-  } else {
-    fit.folder.clear();
-  }
-  Reporter reporter(progress, console, log.get(), board.get(), o.metrics_every_step);
+  ENG_TRY(resolve(o, *p, fit));
+  fit.options_text = writes ? write_config(train_table(o), {"--resume", "--config", "--write-gradients"}) : "";
+  if (!writes) fit.folder.clear();
+  Reporter reporter(progress, console, o.metrics_every_step);
   ENG_ASSIGN(const std::unique_ptr<Trainer> trainer,
              Trainer::create(*p->steps, *p->training_pipeline, p->validation_pipeline.get(), fit, &reporter,
                              [&p](const Graph& graph, const std::string& path) { return write_model(*p, graph, path); }));
   if (o.resume) {
     ENG_TRY(trainer->resume(checkpoint, last));
     checkpoint.tensors.clear();
+    warn_of_changes(o, checkpoint.options, console);
     console.note(cat("resumed from ", last, ": ", trainer->state().epoch, " epochs and ", trainer->state().step, " steps are done"));
+  }
+  std::unique_ptr<MetricsLog> log;
+  std::unique_ptr<TensorBoardLog> board;
+  if (writes) {  // nothing in the folder is touched before all of the above has been accepted
+    if (!o.resume && file_info(last).kind == FileKind::kRegular) console.warn(o.out + " holds an earlier run, which this one replaces (--resume would continue it)");
+    if (o.unfreeze_at > o.epochs) console.warn(cat("--unfreeze-at ", o.unfreeze_at, " lies behind the last epoch, ", o.epochs, ": nothing is unfrozen in this run"));
+    ENG_TRY(make_folder(o.out));
+    ENG_TRY(write_file_atomic(join_path(o.out, "config.toml"), fit.options_text));
+    ENG_TRY(write_file_atomic(join_path(o.out, "classes.json"), classes_to_json(p->classes) + "\n"));
+    ENG_ASSIGN(log, MetricsLog::open(join_path(o.out, "metrics.jsonl"), o.resume ? checkpoint.state.step : -1));
+    ENG_ASSIGN(board, TensorBoardLog::create(o.out));
+    reporter.write_to(log.get(), board.get());
   }
   if (o.epochs == 0) return evaluate_only(*p, *trainer, console);
   catch_interrupts();
