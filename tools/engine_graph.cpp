@@ -1,4 +1,4 @@
-// engine-graph: looks at and changes models. A command is a row of kCommands: a name, what it does, a function.
+// engine-graph: looks at and changes models. A command is a row of commands(): a name, a function, the options it uses.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -49,13 +49,13 @@ OptionTable graph_table(GraphOptions& o) {
                 {.name = "model", .target = &o.model, .value = "MODEL.onnx", .help = "the model"},
                 {.name = "other", .target = &o.other, .value = "MODEL2.onnx", .help = "for diff: the model to compare with"}}},
               {"Options",
-               {{.name = "--format", .target = &o.format, .value = "FORM", .help = "of the result", .choices = {"text", "json", "dot", "svg"}},
+               {{.name = "--format", .target = &o.format, .value = "FORM", .help = "of the result; an --out that ends in .json, .dot or .svg chooses it", .choices = {"text", "json", "dot", "svg"}},
                 {.name = "--out", .target = &o.out, .value = "FILE", .help = "where the result goes", .default_text = "stdout"},
                 {.name = "--target", .target = &o.target, .value = "NAME", .help = "the output that counts", .default_text = "the first that depends on weights"},
                 {.name = "--size", .target = &o.size, .value = "HxW", .help = "picture size in pixels", .default_text = "from the model, or 224x224"},
                 {.name = "--shape", .target = &o.shapes, .value = "INPUT:DxD..", .help = "shape of an input without the batch, such as x:140x256", .default_text = "from the model"},
                 {.name = "--batches", .target = &o.batches, .value = "N,...", .help = "batch sizes of info and memory", .low = 1, .high = 1 << 20},
-                {.name = "--batch", .target = &o.batch, .value = "N", .help = "batch size of gradient", .low = 1, .high = 1 << 20},
+                {.name = "--batch", .target = &o.batch, .value = "N", .help = "batch size of draw and gradient", .low = 1, .high = 1 << 20},
                 {.name = "--optimizer", .target = &o.optimizer, .value = "NAME", .help = "of memory and gradient (sgd: with momentum in info and memory)", .choices = {"sgd", "rmsprop", "adam", "adamw"}},
                 {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "of gradient",
                  .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
@@ -183,7 +183,7 @@ Status check(Context& c) {
     if (findings.empty()) text = cat(c.o.model, ": ", c.model.live_nodes().size(), " nodes, all supported\n");
   }
   ENG_TRY(deliver(c.o, text));
-  return findings.empty() ? Status() : unsupported(c.o.model, ": ", findings.size(), " thing(s) are not supported");
+  return findings.empty() ? Status() : unsupported(c.o.model, ": ", findings.size(), findings.size() == 1 ? " node is" : " nodes are", " not supported");
 }
 
 Status trainable(Context& c) {
@@ -262,16 +262,41 @@ Status list_devices(const GraphOptions& o) {
 struct Command {
   const char* name;
   Status (*run)(Context&);
+  std::vector<std::string> options;  // that it uses, besides --out; others are refused
 };
-constexpr Command kCommands[] = {{"info", info}, {"check", check}, {"trainable", trainable}, {"memory", memory}, {"draw", draw},
-                                 {"gradient", gradient}, {"replace-head", new_head}, {"diff", diff}};
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all{
+      {"info", info, {"--format", "--target", "--size", "--shape", "--batches", "--optimizer", "--freeze"}},
+      {"check", check, {"--format"}},
+      {"trainable", trainable, {"--format", "--target", "--size", "--shape", "--freeze", "--all"}},
+      {"memory", memory, {"--format", "--target", "--size", "--shape", "--batches", "--optimizer", "--freeze"}},
+      {"draw", draw, {"--format", "--size", "--shape", "--batch"}},
+      {"gradient", gradient, {"--format", "--target", "--size", "--shape", "--batch", "--optimizer", "--loss", "--freeze", "--seed"}},
+      {"replace-head", new_head, {"--target", "--size", "--shape", "--classes", "--cut-at", "--dropout", "--seed"}},
+      {"diff", diff, {"--format"}},
+      {"devices", nullptr, {"--format", "--backend-path"}}};
+  return all;
+}
 
-Status run(const GraphOptions& o, const Console& console) {
-  if (o.command == "devices") return list_devices(o);
+// Refuses what the command would not look at, and an --out whose ending is that of another form than --format; no --format: the ending's.
+Status check_options(GraphOptions& o, const Command& command, const std::vector<std::string>& given) {
+  for (const std::string& name : given) {
+    if (name.rfind("--", 0) != 0 || name == "--out") continue;
+    if (std::find(command.options.begin(), command.options.end(), name) == command.options.end()) return usage_error(name, " means nothing to ", o.command);
+  }
+  for (const char* form : {"json", "dot", "svg"}) {
+    if (!o.out.ends_with(std::string(".") + form) || o.format == form) continue;
+    if (!first_of(given, {"--format"}).empty()) return usage_error("--out ", o.out, " does not fit --format ", o.format);
+    o.format = form;
+  }
+  return {};
+}
+
+Status run(GraphOptions& o, const std::vector<std::string>& given, const Console& console) {
   if (o.command == "plan") return usage_error("plan is not there yet; one device computes");
   const Command* found = nullptr;
-  std::vector<std::string> known{"devices"};
-  for (const Command& c : kCommands) {
+  std::vector<std::string> known;
+  for (const Command& c : commands()) {
     known.emplace_back(c.name);
     if (o.command == c.name) found = &c;
   }
@@ -280,6 +305,8 @@ Status run(const GraphOptions& o, const Console& console) {
     for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
     return usage_error("unknown command '", o.command, "'; known are ", list, suggestion(o.command, known));
   }
+  ENG_TRY(check_options(o, *found, given));
+  if (o.command == "devices") return list_devices(o);
   if (o.model.empty()) return usage_error(o.command, " needs a model");
   if (!o.other.empty() && o.command != "diff") return usage_error("unexpected argument '", o.other, "'");
   Context c{o, console, nullptr, {}, {}};
@@ -304,7 +331,7 @@ int main_of(const std::vector<std::string>& words) {
     return 0;
   }
   if (options.command.empty()) return console.finish(usage_error("usage: ", table.usage));
-  return console.finish(run(options, console));
+  return console.finish(run(options, line->given, console));
 }
 
 }  // namespace

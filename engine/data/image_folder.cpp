@@ -182,7 +182,7 @@ Status ImageFolder::load(int64_t index, const SampleKey& key, std::span<std::byt
 std::string ImageFolder::describe() const {
   const Preprocessing& p = options_.preprocessing;
   size_t kept = pixel_bytes_ ? cache_.size() / static_cast<size_t>(pixel_bytes_) : 0;
-  return cat(size(), " pictures of ", index_.classes.size(), " classes in '", printable(index_.root), "', ", index_.skipped.size(),
+  return cat(size(), " pictures of ", index_.classes.size(), " class", index_.classes.size() == 1 ? ", " : "es, ", index_.skipped.size(),
              " skipped, resized to ", p.height, "x", p.width, "x", p.channels, kept >= index_.samples.size() ? ", all kept in memory" :
              cat(", ", std::min(kept, index_.samples.size()), " kept in memory"));
 }

@@ -1,0 +1,30 @@
+// engine-graph: options that a command does not use, and endings that do not fit the form, are refused.
+#include "tests/support/train_run.h"
+#include "tests/tools/run_command.h"
+
+namespace eng::test {
+namespace {
+
+TEST_CASE("engine-graph refuses the options of other commands") {
+  TempFolder folder;
+  ModelBuilder m;
+  m.output(m.op("Gemm", {m.input("x", {2}), m.weight("w", {2, 3})}), "scores");
+  const std::string model = write_model(folder, "net.onnx", m.g);
+  const auto run = [&](const std::string& command, std::vector<std::string> words) {
+    words.insert(words.begin(), {command, model});
+    return run_command(folder.path(), "engine-graph", words);
+  };
+  CHECK(run("info", {"--classes=4"}).says("--classes means nothing to info"));
+  CHECK(run("check", {"--batch=3"}).status == 2);
+  CHECK(run("check", {"--all"}).status == 2);
+  CHECK(run("trainable", {"--all"}).status == 0);
+  CHECK(run("draw", {"--format=dot", "--out", folder / "g.svg"}).says("does not fit --format dot"));
+  REQUIRE(run("draw", {"--out", folder / "g.svg"}).status == 0);
+  CHECK(text_of_file(folder / "g.svg").find("<svg") != std::string::npos);
+  CHECK(run("gradient", {"--out", folder / "s.svg"}).status == 0);
+  CHECK(text_of_file(folder / "s.svg").find("<svg") != std::string::npos);
+  CHECK(run_command(folder.path(), "engine-graph", {"devices"}).status == 0);
+}
+
+}  // namespace
+}  // namespace eng::test
