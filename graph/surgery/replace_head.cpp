@@ -163,6 +163,7 @@ Status append(Graph& g, ValueId target, const Graph& sizes, const HeadOptions& o
   if (v == kNoValue || g.value(v).producer == kNoNode) return not_found("--cut-at '", options.cut_at, "': the model has no node and no computed value of that name; engine-graph info lists them");
   if (!sizes.value(v).has_shape) return invalid("--cut-at '", options.cut_at, "': output '", g.value(target).name, "' does not depend on it");
   const Shape shape = sizes.value(v).shape;
+  const DType type = sizes.value(v).dtype;
   if (v == target) {  // cut behind the last node: its result gets a name of its own, the output is the new head's
     Node& last = g.node(g.value(v).producer);
     const NodeId id = g.value(v).producer;
@@ -176,7 +177,7 @@ Status append(Graph& g, ValueId target, const Graph& sizes, const HeadOptions& o
     v = features;
   }
   if (shape.size() < 2) return invalid("--cut-at '", options.cut_at, "': its result has shape ", shape, "; a batch of features is needed");
-  const std::string where = g.label(g.value(v).producer);  // after the renaming above
+  const std::string where = g.label(g.value(v).producer);
   ValueId x = v;
   if (shape.size() > 2 && element_count(shape) != shape[0] * shape[1]) x = g.node(g.add_node("", "GlobalAveragePool", {x}, 1, {}, "head/pool")).outputs[0];
   if (shape.size() > 2) {
@@ -185,7 +186,6 @@ Status append(Graph& g, ValueId target, const Graph& sizes, const HeadOptions& o
     x = g.node(g.add_node("", "Flatten", {x}, 1, axis, "head/flatten")).outputs[0];
   }
   if (options.dropout > 0) x = insert_dropout(g, x, options.dropout);
-  const DType type = sizes.value(v).dtype;
   const ValueId kernel = g.add_tensor("head/kernel", glorot(type, {shape[1], options.classes}, static_cast<double>(shape[1]), static_cast<double>(options.classes), options.seed), Role::kParameter);
   const ValueId bias = g.add_tensor("head/bias", Tensor(type, {options.classes}), Role::kParameter);
   const ValueId scores = g.node(g.add_node("", "Gemm", {x, kernel, bias}, 1, {}, "head/dense")).outputs[0];
