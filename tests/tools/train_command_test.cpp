@@ -86,6 +86,26 @@ TEST_CASE("what cannot be continued, or what is done, is said with what to do") 
   CHECK(r.train({"--weights", r.folder / "c.toml"}).says("known are .onnx, .h5, .hdf5 and .safetensors"));
 }
 
+TEST_CASE("labels of a wrong form are refused with file, array, what came and what is wanted") {
+  const Run r;
+  const Tensor x = Tensor::of<float>({2, 2}, {1, 2, 0, 3});
+  const auto message = [&](const Tensor& y, std::vector<std::string> more) {
+    more.insert(more.begin(), {r.model, "--data", write_arrays(r.folder, "l.npz", {{"x", x}, {"y", y}}), "--out", r.out()});
+    const CommandResult done = run_command(r.folder.path(), "engine-train", more);
+    CHECK(done.status == 3);
+    CHECK(done.says("l.npz"));
+    return done.err;
+  };
+  const std::string numbers = message(Tensor::of<float>({2}, {0, 2}), {"--loss", "sparse_categorical_crossentropy"});
+  CHECK_MESSAGE(numbers.find("array y, are float32 [2]; --loss sparse_categorical_crossentropy takes class numbers as integers [N]") != std::string::npos, numbers);
+  const std::string wide = message(Tensor::of<float>({2, 4}, {0, 1, 0, 0, 1, 0, 0, 0}), {"--loss", "categorical_crossentropy"});
+  CHECK_MESSAGE(wide.find("the model has 3 outputs, y has 4 columns") != std::string::npos, wide);
+  const std::string squares = message(Tensor::ints({0, 2}), {"--loss", "mean_squared_error"});
+  CHECK_MESSAGE(squares.find("a sample of y must be [3], it is []") != std::string::npos, squares);
+  const std::string guessed = message(Tensor::of<float>({2}, {0, 2}), {});
+  CHECK_MESSAGE(guessed.find("array y, are float32 [2]; --loss mean_squared_error takes one target") != std::string::npos, guessed);
+}
+
 TEST_CASE("numbers that were not finite from the start are named as such") {
   const Run r;
   const std::string bad = write_arrays(r.folder, "nan.npz", {{"x", Tensor::of<float>({2, 2}, {1, 2, NAN, 3})}, {"y", Tensor::ints({0, 1})}});

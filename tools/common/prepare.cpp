@@ -149,6 +149,29 @@ Result<LossKind> choose_loss(const TrainOptions& o, const DataSource& data, Loss
   return one_hot(y) ? LossKind::kCategorical : LossKind::kMeanSquaredError;
 }
 
+// Labels in arrays have the form that the loss takes: class numbers, rows of scores, or targets of the output's own shape.
+Status check_label_form(const Step& plan, const DataSource& data) {
+  const Tensor* y = data.labels();
+  if (data.folder || !y || y->shape().empty()) return {};
+  const Shape row(y->shape().begin() + 1, y->shape().end());
+  const std::string got = cat(data.path, ": the labels, array y, are ", name_of(y->dtype()), " ", y->shape(), "; --loss ", name_of(plan.loss_kind), " takes ");
+  const bool classes = plan.loss_kind == LossKind::kSparseCategorical || plan.loss_kind == LossKind::kCategorical;
+  if (classes && data.float_labels()) {
+    const bool rows = row.size() == 1 && row[0] == plan.classes;
+    if (rows && plan.loss_kind == LossKind::kCategorical) return {};
+    const std::string numbers = "class numbers as integers [N] (y.astype('int64'))";
+    const std::string one_hot = cat("rows of ", plan.classes, " floats [N,", plan.classes, "]");
+    return invalid(got, plan.loss_kind == LossKind::kCategorical ? one_hot + " or " + numbers : numbers,
+                   rows ? ": one-hot rows go with --loss categorical_crossentropy" : row.size() == 1 && row[0] > 1 ? cat("; the model has ", plan.classes, " outputs, y has ", row[0], " columns") : "");
+  }
+  if (plan.loss_kind != LossKind::kMeanSquaredError || plan.labels == kNoValue) return {};
+  const Value& targets = plan.graph.value(plan.labels);
+  if (!targets.has_shape || targets.shape.empty()) return {};
+  const Shape wanted(targets.shape.begin() + 1, targets.shape.end());
+  if (element_count(wanted) == element_count(row)) return {};
+  return invalid(got, "one target for each number of the model's output: a sample of y must be ", wanted, ", it is ", row);
+}
+
 Result<ClassMode> choose_class_mode(const TrainOptions& o, LossKind loss) {
   const ClassMode wanted = loss == LossKind::kCategorical ? ClassMode::kCategorical : loss == LossKind::kBinary ? ClassMode::kBinary : ClassMode::kSparse;
   if (o.class_mode == "auto") return wanted;
@@ -301,6 +324,7 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
   ENG_ASSIGN(p->plan, p->steps->plan(o.batch));
   console.note("loss: " + p->plan.loss_note);
   ENG_TRY(check_classes(p->plan, data));
+  ENG_TRY(check_label_form(p->plan, data));
   ENG_ASSIGN(const ClassMode mode, choose_class_mode(o, p->plan.loss_kind));
   p->class_mode = mode;
 
