@@ -1,6 +1,7 @@
 // C++ views of the ABI's structs and the guard that keeps exceptions inside a backend. For plugin authors; header only.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -47,6 +48,11 @@ inline size_t size_of(int32_t dtype) {
     case EB_FLOAT64: case EB_INT64: case EB_UINT64: return 8;
     default: return 0;
   }
+}
+
+// The memory table's copy_between; null where the backend is older than 1.1 or has none.
+inline auto copy_between(const eb_memory_table& t) -> decltype(t.copy_between) {
+  return t.struct_size >= offsetof(eb_memory_table, copy_between) + sizeof t.copy_between ? t.copy_between : nullptr;
 }
 
 // A copy of an eb_tensor with the questions that kernels ask. Absent: dtype EB_UNDEFINED.

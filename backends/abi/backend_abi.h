@@ -13,6 +13,9 @@
  * Threads. The table's functions may be called from any thread; calls on one eb_stream, one eb_kernel or one eb_event must
  * not overlap. Work on one stream runs in the order it was enqueued; functions that take a stream only enqueue.
  *
+ * Memory and time. run and everything that takes a stream enqueues and returns; no hidden copy, no allocation, no waiting. A
+ * backend that needs room takes it from the workspace that the kernel asked for, and makes its handles and tables in create.
+ *
  * To add something: append a field, raise EB_ABI_MINOR, add a line to CHANGELOG.md and to tests/backends/abi_offsets_test.cpp.
  */
 #ifndef BACKENDS_ABI_BACKEND_ABI_H_
@@ -25,7 +28,7 @@ extern "C" {
 #endif
 
 #define EB_ABI_MAJOR 1
-#define EB_ABI_MINOR 0
+#define EB_ABI_MINOR 1
 #define EB_MAX_RANK 8
 #define EB_ERROR_MESSAGE_BYTES 512
 
@@ -188,11 +191,16 @@ typedef struct eb_memory_table {
   /* Host memory that asynchronous copies are fast from. */
   int32_t (*allocate_host)(eb_device* device, uint64_t bytes, void** pointer, eb_error* error);
   void (*release_host)(eb_device* device, void* pointer);
-  /* All three enqueue. The host memory must stay until the stream has passed. */
+  /* All four enqueue. Host memory must stay until the stream has passed; from memory that allocate_host did not give, a copy may be
+   * staged before the call returns. */
   int32_t (*copy_to_device)(eb_stream* stream, void* device_to, const void* host_from, uint64_t bytes, eb_error* error);
   int32_t (*copy_to_host)(eb_stream* stream, void* host_to, const void* device_from, uint64_t bytes, eb_error* error);
   int32_t (*copy_on_device)(eb_stream* stream, void* to, const void* from, uint64_t bytes, eb_error* error);
   int32_t (*fill_zero)(eb_stream* stream, void* to, uint64_t bytes, eb_error* error);
+  /* Since 1.1; may be null. Enqueues a copy between two devices of this backend on a stream of either; the other device's work is
+   * ordered by events. Without it, or between backends, content goes through host memory. */
+  int32_t (*copy_between)(eb_stream* stream, eb_device* to_device, void* to, eb_device* from_device, const void* from, uint64_t bytes,
+                          eb_error* error);
 } eb_memory_table;
 
 typedef struct eb_stream_table {
@@ -211,6 +219,47 @@ typedef struct eb_stream_table {
   int32_t (*event_synchronize)(eb_event* event, int64_t timeout_ms, eb_error* error);
 } eb_stream_table;
 
+/* ---- collectives: query("collectives", 1), since 1.1 ---------------------------------------------------------------- */
+
+/* A device's membership in a group of ranks. Calls on one communicator must not overlap, and all ranks make the same calls in the
+ * same order; counts, types and roots agree. */
+typedef struct eb_communicator eb_communicator;
+
+#define EB_UNIQUE_ID_BYTES 128
+typedef struct eb_unique_id { /* plain bytes, to be carried to the other processes */
+  uint8_t bytes[EB_UNIQUE_ID_BYTES];
+} eb_unique_id;
+
+typedef enum eb_reduction { EB_REDUCE_SUM = 1, EB_REDUCE_MAX = 2, EB_REDUCE_MIN = 3 } eb_reduction;
+
+/* Counts are in elements. The five operations enqueue on the stream, which belongs to the communicator's device. One thread that
+ * drives several ranks puts their calls between group_begin and group_end; so it does with init_rank. */
+typedef struct eb_collectives_table {
+  uint32_t struct_size;
+  int32_t minor;
+  int32_t (*unique_id)(eb_unique_id* id, eb_error* error); /* by one rank, for all */
+  /* One process: devices[i] becomes rank i of count. */
+  int32_t (*init_all)(eb_device* const* devices, int32_t count, eb_communicator** communicators, eb_error* error);
+  /* Blocks until all ranks have come. */
+  int32_t (*init_rank)(eb_device* device, const eb_unique_id* id, int32_t count, int32_t rank, eb_communicator** communicator, eb_error* error);
+  void (*destroy)(eb_communicator* communicator); /* after its work is done, or after abort */
+  int32_t (*all_reduce)(eb_communicator* communicator, eb_stream* stream, const void* from, void* to, uint64_t count, int32_t dtype,
+                        int32_t reduction, eb_error* error); /* from may be to */
+  /* from: ranks * count elements; to: this rank's count. */
+  int32_t (*reduce_scatter)(eb_communicator* communicator, eb_stream* stream, const void* from, void* to, uint64_t count, int32_t dtype,
+                            int32_t reduction, eb_error* error);
+  /* from: this rank's count elements; to: ranks * count. */
+  int32_t (*all_gather)(eb_communicator* communicator, eb_stream* stream, const void* from, void* to, uint64_t count, int32_t dtype, eb_error* error);
+  int32_t (*broadcast)(eb_communicator* communicator, eb_stream* stream, const void* from, void* to, uint64_t count, int32_t dtype, int32_t root,
+                       eb_error* error); /* from is read on the root alone */
+  int32_t (*group_begin)(eb_error* error);
+  int32_t (*group_end)(eb_error* error);
+  int32_t (*abort)(eb_communicator* communicator, eb_error* error);       /* ends calls that hang; then only destroy */
+  int32_t (*async_error)(eb_communicator* communicator, eb_error* error); /* EB_OK, or the first error of enqueued work */
+} eb_collectives_table;
+
+/* ---- the backend ---------------------------------------------------------------------------------------------------- */
+
 typedef struct eb_backend_table {
   uint32_t struct_size;
   int32_t abi_major, abi_minor;
@@ -221,7 +270,7 @@ typedef struct eb_backend_table {
   const eb_memory_table* memory;
   const eb_stream_table* streams;
   const eb_kernel_desc* const* kernels; /* kernel_count pointers */
-  /* Optional tables ("collectives", "profiler"): null where the backend has none of at least that minor version. */
+  /* Optional tables ("collectives": eb_collectives_table): null where the backend has none of at least that minor version. */
   const void* (*query)(eb_string name, int32_t minor);
 } eb_backend_table;
 

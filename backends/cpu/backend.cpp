@@ -110,7 +110,11 @@ int32_t fill_zero(eb_stream* stream, void* to, uint64_t bytes, eb_error* error) 
     return EB_OK;
   });
 }
-const eb_memory_table kMemory = {sizeof(eb_memory_table), 0, allocate, release, allocate, release, copy, copy, copy, fill_zero};
+// One memory for all devices.
+int32_t copy_between(eb_stream* stream, eb_device*, void* to, eb_device*, const void* from, uint64_t bytes, eb_error* error) {
+  return copy(stream, to, from, bytes, error);
+}
+const eb_memory_table kMemory = {sizeof(eb_memory_table), 0, allocate, release, allocate, release, copy, copy, copy, fill_zero, copy_between};
 
 int32_t stream_create(eb_device* device, eb_stream** stream, eb_error* error) {
   return eb::guard(error, [&]() -> int32_t {

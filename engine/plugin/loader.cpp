@@ -43,7 +43,7 @@ Status check_core(const eb_core_table& t, const std::string& source) {
 }
 
 Status check_memory(const eb_memory_table& t, const std::string& source) {
-  ENG_TRY(check_size(t.struct_size, sizeof t, "memory table", source));
+  ENG_TRY(check_size(t.struct_size, offsetof(eb_memory_table, copy_between), "memory table", source));  // as 1.0 had it
   return check_functions({{"allocate", t.allocate}, {"release", t.release}, {"allocate_host", t.allocate_host}, {"release_host", t.release_host},
                           {"copy_to_device", t.copy_to_device}, {"copy_to_host", t.copy_to_host}, {"copy_on_device", t.copy_on_device}, {"fill_zero", t.fill_zero}},
                          "memory table", source);
@@ -67,15 +67,19 @@ Status check_kernel(const eb_kernel_desc* d, uint32_t index, const std::string& 
   return {};
 }
 
-// The file itself, or a folder's engine-backend-*.so in alphabetical order.
+bool named_like_a_plugin(const std::string& name) {
+  const bool starts = name.rfind("engine-backend-", 0) == 0 || name.rfind("libengine_backend_", 0) == 0;
+  return starts && name.size() > 18 && name.substr(name.size() - 3) == ".so";
+}
+
+// The file itself, or a folder's engine-backend-*.so and libengine_backend_*.so in alphabetical order.
 Result<std::vector<std::string>> plugin_files(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return not_found("backend path '", path, "' does not exist");
   if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
   std::vector<std::string> files;
   for (auto it = fs::directory_iterator(path, error); !error && it != fs::directory_iterator(); it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.rfind("engine-backend-", 0) == 0 && name.size() > 18 && name.substr(name.size() - 3) == ".so") files.push_back(it->path().string());
+    if (named_like_a_plugin(it->path().filename().string())) files.push_back(it->path().string());
   }
   if (error) return not_found("backend path '", path, "': ", error.message());
   std::sort(files.begin(), files.end());

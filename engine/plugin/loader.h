@@ -15,8 +15,9 @@ namespace eng {
 // backend name that is taken.
 Result<const eb_backend_table*> load_backend(const std::string& path);
 
-// Loads all plugins of a list of files and folders, separated by ':'. In a folder these are the files engine-backend-*.so. With an
-// empty list: that of the environment variable ENGINE_BACKEND_PATH, else the folder of the running program, where none is fine too.
+// Loads all plugins of a list of files and folders, separated by ':'. In a folder these are the files
+// engine-backend-*.so and libengine_backend_*.so. With an empty list: that of the environment variable ENGINE_BACKEND_PATH, else the
+// folder of the running program, where none is fine too.
 // A file that is loaded already is skipped.
 Status load_backends(const std::string& list);
 

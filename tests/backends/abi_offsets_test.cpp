@@ -11,7 +11,7 @@
 
 TEST_CASE("abi: version and constants") {
   CHECK(EB_ABI_MAJOR == 1);
-  CHECK(EB_ABI_MINOR == 0);
+  CHECK(EB_ABI_MINOR == 1);
   CHECK(EB_MAX_RANK == 8);
   CHECK(EB_ERROR_MESSAGE_BYTES == 512);
   CHECK((EB_OK == 0 && EB_INVALID_ARGUMENT == 1 && EB_UNSUPPORTED == 2 && EB_OUT_OF_MEMORY == 3 && EB_DEVICE_LOST == 4 && EB_TIMEOUT == 5 && EB_INTERNAL == 6 && EB_NOT_READY == 7));
@@ -122,7 +122,8 @@ TEST_CASE("abi: tables") {
   AT(eb_memory_table, copy_to_host, 48);
   AT(eb_memory_table, copy_on_device, 56);
   AT(eb_memory_table, fill_zero, 64);
-  SIZE(eb_memory_table, 72);
+  AT(eb_memory_table, copy_between, 72);
+  SIZE(eb_memory_table, 80);
   AT(eb_stream_table, create, 8);
   AT(eb_stream_table, destroy, 16);
   AT(eb_stream_table, synchronize, 24);
@@ -145,4 +146,24 @@ TEST_CASE("abi: tables") {
   AT(eb_backend_table, kernels, 72);
   AT(eb_backend_table, query, 80);
   SIZE(eb_backend_table, 88);
+}
+
+TEST_CASE("abi: collectives") {
+  CHECK((EB_REDUCE_SUM == 1 && EB_REDUCE_MAX == 2 && EB_REDUCE_MIN == 3));
+  SIZE(eb_unique_id, 128);
+  AT(eb_collectives_table, struct_size, 0);
+  AT(eb_collectives_table, minor, 4);
+  AT(eb_collectives_table, unique_id, 8);
+  AT(eb_collectives_table, init_all, 16);
+  AT(eb_collectives_table, init_rank, 24);
+  AT(eb_collectives_table, destroy, 32);
+  AT(eb_collectives_table, all_reduce, 40);
+  AT(eb_collectives_table, reduce_scatter, 48);
+  AT(eb_collectives_table, all_gather, 56);
+  AT(eb_collectives_table, broadcast, 64);
+  AT(eb_collectives_table, group_begin, 72);
+  AT(eb_collectives_table, group_end, 80);
+  AT(eb_collectives_table, abort, 88);
+  AT(eb_collectives_table, async_error, 96);
+  SIZE(eb_collectives_table, 104);
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backends/abi/backend.hpp"
 #include "engine/exec/program.h"
 #include "engine/plugin/loader.h"
 #include "graph/ops/op.h"
@@ -44,7 +45,7 @@ Result<std::shared_ptr<Device>> open_fake(const std::string& name, std::vector<s
 }  // namespace
 
 TEST_CASE("loader: a plugin that breaks the rules is refused with what is wrong") {
-  CHECK(says(refusal({{"FAKE_MAJOR", "2"}}), "it speaks backend ABI 2.0, this engine 1.0; the major versions must be the same"));
+  CHECK(says(refusal({{"FAKE_MAJOR", "2"}}), "it speaks backend ABI 2.1, this engine 1.1; the major versions must be the same"));
   CHECK(says(refusal({{"FAKE_SHORT", "backend"}}), "its backend table is 40 bytes long, this engine needs"));
   CHECK(says(refusal({{"FAKE_SHORT", "core"}}), "its core table is 16 bytes long"));
   CHECK(says(refusal({{"FAKE_SHORT", "kernel"}}), "kernel 1: its descriptor is 64 bytes long"));
@@ -52,6 +53,15 @@ TEST_CASE("loader: a plugin that breaks the rules is refused with what is wrong"
   CHECK(says(refusal({{"FAKE_NULL", "allocate"}}), "the function allocate of its memory table is null"));
   CHECK(says(refusal({{"FAKE_NULL", "run"}}), "kernel 2 (MatMul): the function run of its descriptor is null"));
   CHECK(says(refusal({{"FAKE_NAME", "cpu"}}), "a backend named 'cpu' is there already"));
+}
+
+TEST_CASE("loader: a plugin of version 1.0 is taken; its shorter memory table has no copy between devices") {
+  auto table = load_fake({{"FAKE_NAME", "fake_minor_0"}, {"FAKE_MINOR", "0"}});
+  REQUIRE_MESSAGE(table.ok(), table.status().message());
+  CHECK((*table)->abi_minor == 0);
+  CHECK((*table)->memory->struct_size == 72);
+  CHECK(eb::copy_between(*(*table)->memory) == nullptr);
+  CHECK(Device::open("fake_minor_0:0").ok());
 }
 
 TEST_CASE("loader: files that are no plugins") {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/abi/backend.hpp"
 #include "engine/plugin/loader.h"
 #include "engine/plugin/node_desc.h"
 #include "graph/ops/op.h"
@@ -175,6 +176,44 @@ void check_events(const eb_backend_table* b) {
   b->streams->destroy_event(event);
 }
 
+// Content that one device makes reaches another's memory, ordered by an event, by a copy on either device's stream.
+void check_between(const eb_backend_table* b) {
+  const auto copy = eb::copy_between(*b->memory);
+  Session s(b);
+  int32_t count = 0;
+  REQUIRE(b->core->device_count(&count, &s.error) == EB_OK);
+  if (!copy || count < 2) return;
+  eb_device* other = nullptr;
+  eb_stream* stream = nullptr;
+  eb_event* event = nullptr;
+  void* there = nullptr;
+  eb_device_options options{sizeof options, 1, 0};
+  constexpr uint64_t kBytes = 1 << 20;
+  REQUIRE(b->core->open_device(1, &options, &other, &s.error) == EB_OK);
+  REQUIRE(b->streams->create(other, &stream, &s.error) == EB_OK);
+  REQUIRE(b->streams->create_event(s.device, &event, &s.error) == EB_OK);
+  REQUIRE(b->memory->allocate(other, kBytes, &there, &s.error) == EB_OK);
+  void* here = s.allocate(kBytes);
+  for (int round = 1; round <= 10; ++round) {
+    const bool pull = round % 2;
+    const std::vector<uint8_t> value(kBytes, static_cast<uint8_t>(round));
+    std::vector<uint8_t> back(kBytes, 0);
+    s.upload(here, value.data(), kBytes);
+    if (!pull) REQUIRE(copy(s.stream, other, there, s.device, here, kBytes, &s.error) == EB_OK);
+    REQUIRE(b->streams->record(s.stream, event, &s.error) == EB_OK);
+    REQUIRE(b->streams->wait(stream, event, &s.error) == EB_OK);
+    if (pull) REQUIRE(copy(stream, other, there, s.device, here, kBytes, &s.error) == EB_OK);
+    REQUIRE(b->memory->copy_to_host(stream, back.data(), there, kBytes, &s.error) == EB_OK);
+    REQUIRE(b->streams->synchronize(stream, -1, &s.error) == EB_OK);
+    CHECK(back == value);
+    s.finish();
+  }
+  b->streams->destroy_event(event);
+  b->streams->destroy(stream);
+  b->memory->release(other, there);
+  b->core->close_device(other);
+}
+
 struct KernelCase {
   const char* op;
   std::vector<Shape> inputs;
@@ -303,6 +342,7 @@ void run_backend_conformance(const eb_backend_table* table) {
   check_memory(table);
   check_order(table);
   check_events(table);
+  check_between(table);
   check_kernels(table);
   check_refusals(table);
 }

@@ -3,6 +3,7 @@
 // The environment is read each time eb_get_backend is called; every call gives a table of its own.
 //   FAKE_NAME=fake  FAKE_DEVICES=2
 //   FAKE_MAJOR=N         another major version      FAKE_SHORT=backend|core|kernel   a struct that is too short
+//   FAKE_MINOR=0         version 1.0, whose memory table ends before copy_between
 //   FAKE_NULL=table|allocate|run                    a null where none may be
 //   FAKE_FAIL_ALLOCATION=K   the K-th allocation is out of memory (from 1)
 //   FAKE_ERROR_AT=N          the N-th kernel fails on the stream        FAKE_HANG_AT=N   the N-th kernel never ends (until its stream is destroyed)
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -351,6 +353,8 @@ extern "C" __attribute__((visibility("default"))) const eb_backend_table* eb_get
   Tables& t = all.emplace_back();
   fill(t);
   t.table.abi_major = static_cast<int32_t>(number("FAKE_MAJOR", EB_ABI_MAJOR));
+  t.table.abi_minor = static_cast<int32_t>(number("FAKE_MINOR", EB_ABI_MINOR));
+  if (t.table.abi_minor == 0) t.memory.struct_size = offsetof(eb_memory_table, copy_between);
   const std::string too_short = word("FAKE_SHORT"), null = word("FAKE_NULL");
   if (too_short == "backend") t.table.struct_size = 40;
   if (too_short == "core") t.core.struct_size = 16;
