@@ -148,8 +148,10 @@ Status Problem::finish() {
       if (--waiting[static_cast<size_t>(next)] == 0) topological.push_back(next);
   if (static_cast<int>(topological.size()) != total) {
     std::string names;
+    std::set<int> stuck;
     for (int t = 0; t < total; ++t)
-      if (waiting[static_cast<size_t>(t)] > 0 && names.size() < 200) names += (names.empty() ? "" : ", ") + groups[static_cast<size_t>(t % n)].name;
+      if (waiting[static_cast<size_t>(t)] > 0 && stuck.insert(t % n).second && names.size() < 200)
+        names += (names.empty() ? "" : ", ") + groups[static_cast<size_t>(t % n)].name;
     return invalid("the groups depend on each other in a circle: ", names);
   }
   std::vector<double> way(static_cast<size_t>(total), 0);
