@@ -1,0 +1,163 @@
+// See mpi_ranks.h. Here: what other threads call. The communication thread is in mpi_ranks_thread.cpp.
+#include "engine/distributed/mpi_ranks.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "engine/train/interrupt.h"
+
+namespace eng {
+namespace {
+
+constexpr uint64_t kMaxRecord = 1 << 20;
+constexpr std::chrono::seconds kGuard{5};
+
+std::atomic<bool> started_once{false};
+
+}  // namespace
+
+Result<std::shared_ptr<Ranks>> MpiRanks::start(const RankOptions& options, int64_t expected, const char* launcher) {
+  if (started_once.exchange(true)) return internal_error("ranks can be started only once in a process");
+  catch_interrupts();
+  std::shared_ptr<MpiRanks> ranks(new MpiRanks(options));
+  MpiRanks* r = ranks.get();
+  r->thread_ = std::thread([r, expected, launcher] { r->run(expected, launcher); });
+  Status status;
+  {
+    std::unique_lock lock(r->mutex_);
+    r->progress_.wait(lock, [r] { return r->phase_ != Phase::kStarting; });
+    status = r->start_status_;
+  }
+  if (!status.ok()) return status;
+  return std::shared_ptr<Ranks>(ranks);
+}
+
+MpiRanks::~MpiRanks() {
+  {
+    std::lock_guard lock(mutex_);
+    if (phase_ == Phase::kRunning) phase_ = Phase::kClosing;
+    work_.notify_all();
+  }
+  thread_.join();
+}
+
+Status MpiRanks::check_peer(int other, int tag) const {
+  if (other < 0 || other >= size_ || other == rank_) return internal_error("a transfer between rank ", rank_, " and rank ", other, " of ", size_);
+  if (tag < 0 || tag > kMaxTag) return internal_error("a transfer with tag ", tag, "; wanted: 0 to ", kMaxTag);
+  return {};
+}
+
+int64_t MpiRanks::post(const Transfer& transfer) {
+  std::lock_guard lock(mutex_);
+  int32_t index = 0;
+  if (free_.empty()) {
+    index = static_cast<int32_t>(slots_.size());
+    slots_.emplace_back();
+    // So that giving back never takes memory.
+    free_.reserve(slots_.size());
+    posted_.reserve(slots_.size());
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  slot.transfer = transfer;
+  slot.busy = true;
+  slot.posted = Clock::now();
+  posted_.push_back(index);
+  work_.notify_one();
+  return static_cast<int64_t>(slot.uses) << 32 | index;
+}
+
+int64_t MpiRanks::post_send(int to, int tag, const void* data, uint64_t bytes) {
+  const Status status = check_peer(to, tag);
+  if (!status.ok()) fail(status);
+  return post({.kind = TransferKind::kSend, .peer = to, .tag = tag, .mine = data, .bytes = bytes});
+}
+
+int64_t MpiRanks::post_receive(int from, int tag, void* data, uint64_t bytes) {
+  const Status status = check_peer(from, tag);
+  if (!status.ok()) fail(status);
+  return post({.kind = TransferKind::kReceive, .peer = from, .tag = tag, .data = data, .bytes = bytes});
+}
+
+bool MpiRanks::done_locked(int64_t ticket) const {
+  const Slot& slot = slots_[static_cast<size_t>(ticket & 0xffffffff)];
+  return slot.uses != static_cast<int32_t>(ticket >> 32);
+}
+
+bool MpiRanks::done(int64_t ticket) {
+  std::lock_guard lock(mutex_);
+  return done_locked(ticket);
+}
+
+Status MpiRanks::wait(int64_t ticket) {
+  std::unique_lock lock(mutex_);
+  ++waiters_;
+  progress_.wait(lock, [&] { return done_locked(ticket) || !broken_.ok(); });
+  --waiters_;
+  return done_locked(ticket) ? Status() : broken_;
+}
+
+Result<int64_t> MpiRanks::wait_any(std::span<const int64_t> tickets, std::chrono::microseconds timeout) {
+  int64_t found = -1;
+  std::unique_lock lock(mutex_);
+  ++waiters_;
+  progress_.wait_for(lock, timeout, [&] {
+    for (size_t i = 0; i < tickets.size() && found < 0; ++i)
+      if (done_locked(tickets[i])) found = static_cast<int64_t>(i);
+    return found >= 0 || !broken_.ok();
+  });
+  --waiters_;
+  if (found < 0 && !broken_.ok()) return broken_;
+  return found;
+}
+
+Status MpiRanks::health() {
+  std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+Status MpiRanks::gather_all(const void* mine, uint64_t bytes, void* all) {
+  if (bytes > kMaxRecord) return internal_error("gather_all of ", bytes, " bytes a rank; at most ", kMaxRecord);
+  return wait(post({.kind = TransferKind::kGather, .mine = mine, .data = all, .bytes = bytes}));
+}
+
+Status MpiRanks::broadcast(void* data, uint64_t bytes, int root) {
+  if (root < 0 || root >= size_) return internal_error("broadcast from rank ", root, " of ", size_);
+  return wait(post({.kind = TransferKind::kBroadcast, .peer = root, .data = data, .bytes = bytes}));
+}
+
+Status MpiRanks::barrier() { return wait(post({.kind = TransferKind::kBarrier})); }
+
+void MpiRanks::set_step(int64_t step) { step_ = step; }
+
+void MpiRanks::set_note(const std::string& note) {
+  std::lock_guard lock(mutex_);
+  note_ = note;
+}
+
+void MpiRanks::fail(const Status& status) {
+  const int code = exit_status(status.code());
+  bool known = false;
+  {
+    std::lock_guard lock(mutex_);
+    known = !broken_.ok();
+    if (!known) {
+      broken_ = status;
+      fail_code_ = code;
+    }
+    phase_ = Phase::kFailing;
+    std::fflush(stdout);
+    if (!known)
+      std::fprintf(stderr, "%s: rank %d, step %lld: %s\n", status.code() == Code::kStopped ? "stopped" : "error", rank_, static_cast<long long>(step_),
+                   status.message().c_str());
+  }
+  work_.notify_all();
+  progress_.notify_all();
+  std::this_thread::sleep_for(kGuard);  // the communication thread ends the process
+  _exit(code);
+}
+
+}  // namespace eng
