@@ -58,25 +58,31 @@ Simulator::Simulator(const Problem& p) : problem_(p), devices_(p.device_count())
     if (t.kind == TaskKind::kForward) flat.take = g.kept_bytes;
     if (t.kind == TaskKind::kBackward) flat.take = g.gradient_bytes;
     tasks_.push_back(flat);
-    for (size_t d = 0; d < devices; ++d) cost_.push_back(g.seconds[static_cast<int>(t.kind)][d]);
+    double least = kCannotRun;
+    for (size_t d = 0; d < devices; ++d) {
+      cost_.push_back(g.seconds[static_cast<int>(t.kind)][d]);
+      if (g.allowed(static_cast<int>(d))) least = std::min(least, cost_.back());
+    }
+    cost_.push_back(least);
   }
   ready_.resize(total);
   release_.resize(total);
-  free_.resize(devices);
+  free_.resize(devices + 1);
   link_free_.resize(devices * devices);
-  arrival_.resize(devices);
-  reduce_end_.resize(devices);
-  last_reader_.resize(devices);
-  live_.resize(devices);
-  peak_.resize(devices);
-  gradient_.resize(devices);
+  arrival_.resize(devices + 1);
+  reduce_end_.resize(devices + 1);
+  last_reader_.resize(devices + 1);
+  live_.resize(devices + 1);
+  peak_.resize(devices + 1);
+  gradient_.resize(devices + 1);
 }
 
-// Flow `flow` is there on `device` at time `made`, when the task at position `maker` (-1: none) ends.
+// Flow `flow` is there on `device` at time `made`, when the task at position `maker` (-1: none) ends. last_reader_ stays -1
+// where a copy takes no memory: on the own device of a start value (it is resident), between unplaced groups.
 template <bool kRecord>
 void Simulator::send(int flow, int device, double made, int maker, std::span<const int> placement, Timeline* record, Score& score) {
   const FlatFlow& f = flows_[static_cast<size_t>(flow)];
-  for (int d = 0; d < devices_; ++d) arrival_[static_cast<size_t>(d)] = -1, last_reader_[static_cast<size_t>(d)] = -1;
+  for (int d = 0; d <= devices_; ++d) arrival_[static_cast<size_t>(d)] = -1, last_reader_[static_cast<size_t>(d)] = -1;
   arrival_[static_cast<size_t>(device)] = made;
   if (maker >= 0) {
     live_[static_cast<size_t>(device)] += f.bytes;
@@ -86,20 +92,22 @@ void Simulator::send(int flow, int device, double made, int maker, std::span<con
     const int32_t reader = readers_[static_cast<size_t>(r)];
     const size_t to = static_cast<size_t>(placement[static_cast<size_t>(tasks_[static_cast<size_t>(reader)].group)]);
     double& arrival = arrival_[to];
-    if (arrival < 0) {
+    if (arrival < 0 && (device == devices_ || static_cast<int>(to) == devices_)) arrival = made;
+    else if (arrival < 0) {
       const size_t link = static_cast<size_t>(device) * static_cast<size_t>(devices_) + to;
       const double start = std::max(link_free_[link], made);
       arrival = link_free_[link] = start + problem_.machine.links[link].seconds(f.bytes);
       live_[to] += f.bytes;
       peak_[to] = std::max(peak_[to], live_[to]);
+      last_reader_[to] = reader;
       ++score.crossings;
       if constexpr (kRecord) record->transfers.push_back({flow_ids_[static_cast<size_t>(flow)], device, static_cast<int>(to), {start, arrival}});
     }
-    last_reader_[to] = reader;
+    if (last_reader_[to] >= 0) last_reader_[to] = reader;
     ready_[static_cast<size_t>(reader)] = std::max(ready_[static_cast<size_t>(reader)], arrival);
   }
-  for (int d = 0; d < devices_; ++d)  // a start value's copy on its own device belongs to the resident bytes
-    if (const int32_t last = last_reader_[static_cast<size_t>(d)]; last >= 0 && (maker >= 0 || d != device)) release_[static_cast<size_t>(last)] += f.bytes;
+  for (int d = 0; d <= devices_; ++d)
+    if (const int32_t last = last_reader_[static_cast<size_t>(d)]; last >= 0) release_[static_cast<size_t>(last)] += f.bytes;
 }
 
 template <bool kRecord>
@@ -120,7 +128,7 @@ Score Simulator::run(std::span<const int> placement, Timeline* record) {
   }
   peak_ = live_;
   if constexpr (kRecord) {
-    for (size_t d = 0; d < live_.size(); ++d)
+    for (size_t d = 0; d < record->memory.size(); ++d)
       record->memory[d].resident = live_[d], record->memory[d].curve = {{0, live_[d]}};
   }
   for (int f = 0; f < start_flows_; ++f)
@@ -132,7 +140,7 @@ Score Simulator::run(std::span<const int> placement, Timeline* record) {
     const int device = placement[static_cast<size_t>(t.group)];
     const size_t d = static_cast<size_t>(device);
     double start = std::max(free_[d], ready_[i]);
-    if (t.kind == static_cast<int32_t>(TaskKind::kUpdate) && reduce.any() && gradient_[d] > 0) {
+    if (t.kind == static_cast<int32_t>(TaskKind::kUpdate) && reduce.any() && gradient_[d] > 0 && device < devices_) {
       if (reduce_end_[d] < 0) {
         const double seconds = reduce.latency + static_cast<double>(gradient_[d]) * reduce.seconds_per_byte;
         score.all_reduce = std::max(score.all_reduce, seconds);
@@ -140,8 +148,8 @@ Score Simulator::run(std::span<const int> placement, Timeline* record) {
       }
       start = std::max(start, reduce_end_[d]);
     }
-    const double end = start + cost_[i * static_cast<size_t>(devices_) + d];
-    free_[d] = end;
+    const double end = start + cost_[i * static_cast<size_t>(devices_ + 1) + d];
+    if (device < devices_) free_[d] = end;
     live_[d] += t.take;
     for (int32_t f = t.first_flow; f < t.last_flow; ++f) send<kRecord>(f, device, end, static_cast<int>(i), placement, record, score);
     const uint64_t now = live_[d] + t.scratch;
@@ -158,7 +166,7 @@ Score Simulator::run(std::span<const int> placement, Timeline* record) {
     }
   }
   score.makespan += (problem_.shards - 1) * score.backward_end;
-  for (size_t d = 0; d < peak_.size(); ++d)
+  for (size_t d = 0; d < problem_.machine.devices.size(); ++d)
     if (const auto& limit = problem_.machine.devices[d].memory_limit; limit && peak_[d] > *limit) score.excess += peak_[d] - *limit;
   return score;
 }

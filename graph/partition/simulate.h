@@ -56,9 +56,12 @@ class Simulator {
   explicit Simulator(const Problem& problem);
 
   Score run(std::span<const int> placement) { return run<false>(placement, nullptr); }
+  // What stands for "not placed yet" in run(): such a group takes its best device's time and no place, no memory and no
+  // transfer, so the score is a lower bound (time, excess, crossings) of all placements that complete this one.
+  int unplaced() const { return devices_; }
   Timeline timeline(std::span<const int> placement);
   // Most bytes alive at once, of the last run, per device.
-  std::span<const uint64_t> peaks() const { return peak_; }
+  std::span<const uint64_t> peaks() const { return {peak_.data(), static_cast<size_t>(devices_)}; }
   int64_t runs() const { return runs_; }
   const Problem& problem() const { return problem_; }
 
@@ -84,7 +87,7 @@ class Simulator {
   std::vector<int32_t> flow_ids_;  // in Problem::flows
   int start_flows_ = 0;
   std::vector<int32_t> readers_;   // positions in tasks_, ascending for each flow
-  std::vector<double> cost_;       // position * devices + device
+  std::vector<double> cost_;       // position * (devices + 1) + device; the last is the least of those that are allowed
   std::vector<double> ready_;      // per position
   std::vector<uint64_t> release_;  // per position: bytes that die after it
   std::vector<double> free_, link_free_, arrival_, reduce_end_;

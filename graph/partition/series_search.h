@@ -1,0 +1,43 @@
+// Exact dynamic programming along the series of blocks: the state is the device of a boundary, the cost of a step is the
+// block's own makespan between two boundary devices. Blocks of at most 24 groups and width 6 are searched exactly (branch and
+// bound, up to a node limit), others by finish time and improvement.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/partition/search.h"
+#include "graph/partition/series.h"
+
+namespace eng {
+
+inline constexpr size_t kExactBlockGroups = 24;
+inline constexpr int kExactBlockWidth = 6;
+
+class SeriesSearch {
+ public:
+  SeriesSearch(const Problem& problem, const Pieces& pieces) : problem_(problem), pieces_(pieces) {}
+
+  // A placement of all groups. Prices as in search.h; memory limits are not looked at.
+  Placement run(const Prices& prices = {});
+  int64_t runs() const { return runs_; }
+
+ private:
+  struct Between {
+    double seconds = kCannotRun;
+    std::vector<int> inside;
+  };
+  using Table = std::vector<Between>;  // (entry device or 0) * devices + exit device (or 0)
+
+  const Table& table_of(const Block& block, const Prices& prices);
+  Table search(const Problem& sub, const Block& block, const Prices& prices);
+
+  const Problem& problem_;
+  const Pieces& pieces_;
+  std::map<std::string, Table> known_;  // blocks that look the same are searched once
+  int64_t runs_ = 0;
+};
+
+}  // namespace eng
