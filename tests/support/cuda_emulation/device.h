@@ -44,21 +44,36 @@ struct LaunchShape {
 struct ArgumentBytes {
   void* data;
   size_t bytes;
+  bool pointer, constant;  // the argument itself is a pointer; to const
 };
-// `make` copies the arguments when the launch is enqueued; the runner makes device pointers in `spans` usable on the host, then calls `body` once a thread.
+// The arguments are copied when the launch is enqueued; the runner makes device pointers in `spans` usable on the host, then calls `body` once a thread.
 struct Launch {
   std::shared_ptr<void> arguments;
   std::vector<ArgumentBytes> spans;
   std::function<void()> body;
+  const char* types;  // of the arguments, for messages
 };
 cudaError_t enqueue_launch(const LaunchShape& shape, const void* kernel, Launch launch);
+
+// "[with P = {float*, int}; ...]"
+template <class... P>
+const char* type_text() {
+  const char* all = __PRETTY_FUNCTION__;
+  const char* from = std::strchr(all, '[');
+  return from ? from : all;
+}
+
+template <class T>
+ArgumentBytes argument_bytes(T& argument) {
+  return {&argument, sizeof(T), std::is_pointer_v<T>, std::is_const_v<std::remove_pointer_t<T>>};
+}
 
 template <class... P>
 cudaError_t launch(const LaunchShape& shape, void (*kernel)(P...), std::type_identity_t<P>... arguments) {
   static_assert((std::is_trivially_copyable_v<P> && ...), "kernel arguments are copied bytes");
   auto held = std::make_shared<std::tuple<P...>>(arguments...);
-  Launch made{held, {}, [held, kernel] { std::apply(kernel, *held); }};
-  std::apply([&](auto&... each) { (made.spans.push_back({&each, sizeof(each)}), ...); }, *held);
+  Launch made{held, {}, [held, kernel] { std::apply(kernel, *held); }, type_text<P...>()};
+  std::apply([&](auto&... each) { (made.spans.push_back(argument_bytes(each)), ...); }, *held);
   return enqueue_launch(shape, reinterpret_cast<const void*>(kernel), std::move(made));
 }
 
