@@ -90,7 +90,7 @@ struct Plan {
   double all_reduce_seconds = 0;                  // the tail of summing gradients over replicas
   double seconds = 0;                             // predicted, of a step
   std::optional<double> measured_seconds;
-  PlanBound bound;
+  PlanBound bound;                                // of every placement of one replica as planned here
   std::string method;                             // how the placement was found: "one device", "series of 21 blocks", ...
 
   int device_count() const { return replica_devices.empty() ? machine.device_count() : static_cast<int>(replica_devices[0].size()); }

@@ -27,6 +27,7 @@ const char* name_of(TaskKind kind);  // "forward", "backward", "update"
 struct Group {
   std::string name;                  // of its costliest node
   std::vector<NodeId> nodes[kTaskKinds];  // in the order in which they run; empty where the problem is made by hand
+  std::vector<double> node_seconds[kTaskKinds];  // as `nodes`: node * devices + device
   // Per device, seconds; kCannotRun (in all three) where the device refuses a node of the group, with the reason.
   std::vector<double> seconds[kTaskKinds];
   std::vector<std::string> refusal;  // per device; may be empty when no device refuses

@@ -20,6 +20,19 @@ constexpr size_t kBestStarts = 4;            // that are improved
 constexpr int kPriceRounds = 8;
 constexpr size_t kWindow = 8;                // groups of a sliding window
 
+OneDevice try_alone(const Problem& p, Simulator& simulator, int d) {
+  OneDevice one{d, {}, {}};
+  for (const Group& g : p.groups) {
+    if (!g.can_run(d)) one.note = cat("cannot run '", g.name, "'", static_cast<size_t>(d) < g.refusal.size() ? ": " + g.refusal[static_cast<size_t>(d)] : "");
+    else if (!g.allowed(d)) one.note = cat("'", g.name, "' is ", g.forced_reason, " on ", p.machine.devices[static_cast<size_t>(g.forced)].name);
+    if (!one.note.empty()) return one;
+  }
+  one.score = simulator.run(Placement(p.groups.size(), d));
+  if (one.score.excess > 0)
+    one.note = cat("needs ", bytes_text(simulator.peaks()[static_cast<size_t>(d)]), ", has ", bytes_text(*p.machine.devices[static_cast<size_t>(d)].memory_limit));
+  return one;
+}
+
 class Solver {
  public:
   explicit Solver(const Problem& problem) : p_(problem), simulator_(problem), pieces_(find_pieces(problem)) {
@@ -35,7 +48,7 @@ class Solver {
 
   Result<Solution> run(const SolveOptions& options) {
     Solution s;
-    for (int d = 0; d < p_.device_count(); ++d) s.one_device.push_back(try_one_device(d));
+    s.one_device = each_device_alone(p_);
     s.bound = lower_bound(p_);
     const double placements = std::pow(p_.device_count(), p_.group_count());
     Judged best;
@@ -64,19 +77,6 @@ class Solver {
     for (size_t g = 0; g < placement.size(); ++g)
       for (int d = 0; !p_.groups[g].allowed(placement[g]); ++d) placement[g] = d;
     return placement;
-  }
-
-  OneDevice try_one_device(int d) {
-    OneDevice one{d, {}, {}};
-    for (const Group& g : p_.groups) {
-      if (!g.can_run(d)) one.note = cat("cannot run '", g.name, "'", static_cast<size_t>(d) < g.refusal.size() ? ": " + g.refusal[static_cast<size_t>(d)] : "");
-      else if (!g.allowed(d)) one.note = cat("'", g.name, "' is ", g.forced_reason, " on ", p_.machine.devices[static_cast<size_t>(g.forced)].name);
-      if (!one.note.empty()) return one;
-    }
-    one.score = simulator_.run(Placement(p_.groups.size(), d));
-    if (one.score.excess > 0)
-      one.note = cat("needs ", bytes_text(simulator_.peaks()[static_cast<size_t>(d)]), ", has ", bytes_text(*p_.machine.devices[static_cast<size_t>(d)].memory_limit));
-    return one;
   }
 
   Judged search() {
@@ -229,6 +229,13 @@ class Solver {
 };
 
 }  // namespace
+
+std::vector<OneDevice> each_device_alone(const Problem& problem) {
+  Simulator simulator(problem);
+  std::vector<OneDevice> all;
+  for (int d = 0; d < problem.device_count(); ++d) all.push_back(try_alone(problem, simulator, d));
+  return all;
+}
 
 Result<Solution> solve(const Problem& problem, const SolveOptions& options) {
   if (problem.order.empty()) return internal_error("the partition problem is not finished");

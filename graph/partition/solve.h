@@ -30,6 +30,9 @@ struct Solution {
   int64_t simulations = 0;
 };
 
+// What each device could do alone; Solution::one_device is the same.
+std::vector<OneDevice> each_device_alone(const Problem& problem);
+
 // A placement that fits into every device's memory. kDevice error where none was found: it states by how much the closest
 // one is too big, and where.
 Result<Solution> solve(const Problem& problem, const SolveOptions& options = {});
