@@ -20,8 +20,9 @@ class SeriesSearch {
  public:
   SeriesSearch(const Problem& problem, const Pieces& pieces) : problem_(problem), pieces_(pieces) {}
 
-  // A placement of all groups. Prices as in search.h; memory limits are not looked at.
-  Placement run(const Prices& prices = {});
+  // A placement of all groups. Prices as in search.h; memory limits are not looked at. `effort`: tasks that simulations may
+  // visit, shared evenly by blocks and pairs of boundary devices.
+  Placement run(int64_t effort, const Prices& prices = {});
   int64_t runs() const { return runs_; }
 
  private:
@@ -31,8 +32,8 @@ class SeriesSearch {
   };
   using Table = std::vector<Between>;  // (entry device or 0) * devices + exit device (or 0)
 
-  const Table& table_of(const Block& block, const Prices& prices);
-  Table search(const Problem& sub, const Block& block, const Prices& prices);
+  const Table& table_of(const Block& block, int64_t effort, const Prices& prices);
+  Table search(const Problem& sub, const Block& block, int64_t effort, const Prices& prices);
 
   const Problem& problem_;
   const Pieces& pieces_;

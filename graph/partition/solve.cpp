@@ -15,7 +15,10 @@ namespace eng {
 namespace {
 
 constexpr double kExactPlacements = 70000;   // up to as many the small search goes through all
-constexpr int64_t kTaskVisits = 24'000'000;  // what the improvement of one problem may cost: simulations * tasks
+// What parts of the search may cost: simulations * tasks.
+constexpr int64_t kSeriesVisits = 12'000'000;
+constexpr int64_t kPricedVisits = 2'000'000;  // each round
+constexpr int64_t kImproveVisits = 20'000'000;
 constexpr size_t kBestStarts = 4;            // that are improved
 constexpr int kPriceRounds = 8;
 constexpr size_t kWindow = 8;                // groups of a sliding window
@@ -43,7 +46,7 @@ class Solver {
     std::stable_sort(units_.begin(), units_.end(), [&](const auto& a, const auto& b) {
       return place[static_cast<size_t>(a.front())] < place[static_cast<size_t>(b.front())];
     });
-    run_limit_ = std::max<int64_t>(2000, kTaskVisits / (p_.group_count() * kTaskKinds));
+    run_limit_ = std::max<int64_t>(2000, kImproveVisits / (p_.group_count() * kTaskKinds));
   }
 
   Result<Solution> run(const SolveOptions& options) {
@@ -85,7 +88,7 @@ class Solver {
     for (int d = 0; d < p_.device_count(); ++d) add(all_on(d));
     add(place_by_finish_time(p_));
     SeriesSearch series(p_, pieces_);
-    add(series.run());
+    add(series.run(kSeriesVisits));
     add_cuts(starts);
     if (!starts[static_cast<size_t>(p_.device_count()) + 1].score.fits()) add_priced(series, starts);
     series_runs_ = series.runs();
@@ -155,7 +158,7 @@ class Solver {
       Prices prices(p_.groups.size() * devices);
       for (size_t g = 0; g < p_.groups.size(); ++g)
         for (size_t d = 0; d < devices; ++d) prices[g * devices + d] = price[d] * memory[g];
-      starts.push_back(judge(simulator_, series.run(prices)));
+      starts.push_back(judge(simulator_, series.run(kPricedVisits, prices)));
     }
   }
 
