@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "engine/data/random.h"
 #include "engine/io/file.h"
@@ -19,6 +20,7 @@ namespace {
 struct Slot {
   Batch batch;
   int64_t first = 0, rows = 0;      // its part of the epoch's order
+  int64_t last = 0;                 // rows before this one are loaded (options.part: from claimed's first value on)
   int64_t claimed = 0, done = 0;    // rows
   std::vector<int64_t> failed;      // rows whose sample could not be loaded
   std::vector<Status> errors;       // theirs
@@ -35,7 +37,9 @@ void fit(Tensor& tensor, int64_t rows, const SampleSpec& spec) {
   const Shape& have = tensor.shape();
   bool same = tensor.dtype() == spec.dtype && have.size() == spec.shape.size() + 1 && have[0] == rows &&
               std::equal(spec.shape.begin(), spec.shape.end(), have.begin() + 1);
-  if (!same) tensor = Tensor(spec.dtype, batch_shape(rows, spec.shape));
+  if (same) return;
+  tensor = Tensor(spec.dtype, batch_shape(rows, spec.shape));
+  std::memset(tensor.mutable_bytes(), 0, tensor.byte_count());  // rows that other ranks have are never written
 }
 
 std::byte* row_of(Tensor& tensor, const SampleSpec& spec, int64_t row) {
@@ -79,6 +83,9 @@ struct DataPipeline::Impl {
     s.first = opened * options.batch_size;
     s.rows = std::min(options.batch_size, dataset->size() - s.first);
     s.claimed = s.done = 0;
+    s.last = s.rows;
+    if (options.part) std::tie(s.claimed, s.last) = options.part(s.rows);
+    s.done = s.rows - (s.last - s.claimed);
     s.failed.clear();
     s.errors.clear();
     const auto& inputs = dataset->inputs();
@@ -111,13 +118,13 @@ struct DataPipeline::Impl {
   Slot* unclaimed() {
     if (!running || failed) return nullptr;
     for (int64_t b = delivered; b < opened; ++b)
-      if (slot(b).claimed < slot(b).rows) return &slot(b);
+      if (slot(b).claimed < slot(b).last) return &slot(b);
     return nullptr;
   }
 
   // Claims and loads some rows; the mutex is held on entry and exit.
   void work_on(Slot& s, std::unique_lock<std::mutex>& lock, std::vector<std::byte*>& rows) {
-    int64_t begin = s.claimed, end = std::min(s.rows, begin + dataset->samples_per_job());
+    int64_t begin = s.claimed, end = std::min(s.last, begin + dataset->samples_per_job());
     s.claimed = end;
     ++busy;
     lock.unlock();
@@ -216,7 +223,7 @@ Result<bool> DataPipeline::next(Batch& batch) {
   std::vector<std::byte*> rows;
   while (p.delivered < p.opened) {
     Slot& s = p.slot(p.delivered);
-    while (p.threads.empty() && s.claimed < s.rows) p.work_on(s, lock, rows);
+    while (p.threads.empty() && s.claimed < s.last) p.work_on(s, lock, rows);
     p.progress.wait(lock, [&] { return s.done == s.rows; });
     bool any = true;
     if (!s.failed.empty()) {

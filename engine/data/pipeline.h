@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/data/dataset.h"
@@ -25,6 +27,9 @@ struct PipelineOptions {
   bool augment = false;         // training: random changes on
   int64_t workers = 1;          // threads; 0: next() does the work itself
   int64_t prefetch = 2;         // batches in the making ahead of the one handed out
+  // Which rows of a batch of that many rows are loaded ([first, last)); the others stay zero. Empty: all. For runs of several ranks, each of
+  // which needs only its shards' rows.
+  std::function<std::pair<int64_t, int64_t>(int64_t rows)> part;
   bool skip_failed_samples = true;  // a file that breaks after the first check is left out of its batch; false: it ends the run
 };
 

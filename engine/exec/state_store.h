@@ -1,5 +1,6 @@
 // Buffers that outlive a step, by value name: parameters, running statistics, optimiser slots, counters. The programs of several
-// batch sizes (training, a short last batch, evaluation) on one device share one store, so a weight exists once.
+// batch sizes (training, a short last batch, evaluation) share one store, so a weight exists once. A model whose branches lie on several
+// devices has one store too: each state lives on the device that updates it.
 // One thread at a time; a program that is compiled against a store keeps its pointers, so buffers are never moved or freed before
 // the store is.
 #pragma once
@@ -19,8 +20,11 @@ class StateStore {
  public:
   explicit StateStore(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-  // Allocates a buffer with `initial`'s content; a name that is there already keeps its content and must have the same type and shape.
-  Status ensure(const std::string& name, const Tensor& initial);
+  // Allocates a buffer with `initial`'s content on the device (null: the store's); a name that is there already keeps its content and its
+  // device and must have the same type and shape.
+  Status ensure(const std::string& name, const Tensor& initial, std::shared_ptr<Device> device = nullptr);
+  // Where a state lives; null for an unknown name.
+  std::shared_ptr<Device> device_of(const std::string& name) const;
   bool has(const std::string& name) const { return entries_.count(name) != 0; }
   // A copy of the content, after everything enqueued so far.
   Result<Tensor> get(const std::string& name) const;
@@ -37,6 +41,7 @@ class StateStore {
     DType dtype;
     Shape shape;
     DeviceBuffer buffer;
+    std::shared_ptr<Device> device;
   };
   Result<const Entry*> find(const std::string& name) const;
   static Status check(const std::string& name, const Entry& entry, const Tensor& given);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <unordered_set>
 
 namespace eng {
 namespace {
@@ -25,7 +26,11 @@ class Planner {
     }
   }
 
-  void keep(ValueId v) { last_read_[static_cast<size_t>(v)] = kEnd; }
+  void apply(const StorageRequest& request) {
+    for (ValueId v : request.kept) last_read_[static_cast<size_t>(v)] = kEnd;
+    for (ValueId v : request.external) external_.insert(v);
+    for (ValueId v : request.joined) joined_.insert(v);
+  }
 
   StoragePlan run() {
     for (size_t i = 0; i < order_.size(); ++i) {
@@ -39,8 +44,8 @@ class Planner {
     for (Storage& s : plan_.storages)
       if (s.last == kEnd) s.last = static_cast<int>(order_.size()) - 1;
     for (const auto& [state, next] : g_.updates) {
+      if (plan_.of[static_cast<size_t>(next)] < 0) continue;  // made by another part
       if (plan_.of[static_cast<size_t>(state)] < 0) give_own(state);
-      if (plan_.of[static_cast<size_t>(next)] < 0) give_own(next);
       if (plan_.of[static_cast<size_t>(next)] != plan_.of[static_cast<size_t>(state)]) plan_.copies.emplace_back(state, next);
     }
     return std::move(plan_);
@@ -65,6 +70,7 @@ class Planner {
       case Role::kParameter:
       case Role::kState: s.kind = StorageKind::kState; break;
     }
+    if (external_.count(v)) s.kind = StorageKind::kExternal;
     plan_.of[static_cast<size_t>(v)] = static_cast<int>(plan_.storages.size());
     plan_.storages.push_back(s);
   }
@@ -98,6 +104,8 @@ class Planner {
 
   void place_output(const Node& n, int index, const std::vector<eb_alias>& aliases) {
     const ValueId output = n.outputs[static_cast<size_t>(index)];
+    if (external_.count(output)) return give_own(output);
+    if (joined_.count(output)) return join(output, n.inputs[0]);
     for (const eb_alias& a : aliases) {
       if (a.output != index || a.input < 0 || static_cast<size_t>(a.input) >= n.inputs.size()) continue;
       const ValueId input = n.inputs[static_cast<size_t>(a.input)];
@@ -112,6 +120,7 @@ class Planner {
   const std::vector<std::vector<eb_alias>>& aliases_;
   std::vector<int> last_read_;
   std::vector<ValueId> state_of_;  // the state whose next content a value is
+  std::unordered_set<ValueId> external_, joined_;
   StoragePlan plan_;
   int at_ = 0;
 };
@@ -119,10 +128,15 @@ class Planner {
 }  // namespace
 
 StoragePlan plan_storage(const Graph& graph, const std::vector<NodeId>& order, const std::vector<std::vector<eb_alias>>& aliases,
-                         const std::vector<ValueId>& kept) {
+                         const StorageRequest& request) {
   Planner planner(graph, order, aliases);
-  for (ValueId v : kept) planner.keep(v);
+  planner.apply(request);
   return planner.run();
+}
+
+StoragePlan plan_storage(const Graph& graph, const std::vector<NodeId>& order, const std::vector<std::vector<eb_alias>>& aliases,
+                         const std::vector<ValueId>& kept) {
+  return plan_storage(graph, order, aliases, StorageRequest{kept, {}, {}});
 }
 
 }  // namespace eng

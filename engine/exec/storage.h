@@ -11,7 +11,7 @@
 
 namespace eng {
 
-enum class StorageKind : uint8_t { kArena, kInput, kConstant, kState };
+enum class StorageKind : uint8_t { kArena, kInput, kConstant, kState, kExternal };  // kExternal: the caller's memory, given before each run
 
 struct Storage {
   StorageKind kind = StorageKind::kArena;
@@ -26,7 +26,16 @@ struct StoragePlan {
   std::vector<std::pair<ValueId, ValueId>> copies;  // (state, next) that are not in place
 };
 
-// `aliases[i]` belongs to order[i]. `kept`: values whose content must survive the step (fetches).
+struct StorageRequest {
+  std::vector<ValueId> kept;      // content must survive the step (fetches, what other devices read)
+  std::vector<ValueId> external;  // lie in memory of the caller's: nothing else shares it
+  std::vector<ValueId> joined;    // outputs that are their first input under another name, whatever it is (Send)
+};
+
+// `aliases[i]` belongs to order[i]. `order` may be a part of the graph: values that it only reads get storages too.
+StoragePlan plan_storage(const Graph& graph, const std::vector<NodeId>& order, const std::vector<std::vector<eb_alias>>& aliases,
+                         const StorageRequest& request);
+// Without external or joined values.
 StoragePlan plan_storage(const Graph& graph, const std::vector<NodeId>& order, const std::vector<std::vector<eb_alias>>& aliases,
                          const std::vector<ValueId>& kept);
 

@@ -51,6 +51,7 @@ Result<std::shared_ptr<Device>> Device::open(const std::string& name, const Devi
 Result<std::shared_ptr<Device>> Device::open(const eb_backend_table* backend, int32_t index, const DeviceOptions& options) {
   std::shared_ptr<Device> d(new Device);
   d->backend_ = backend;
+  d->index_ = index;
   eb_error error = no_error();
   eb_device_info info{};
   info.struct_size = sizeof info;
@@ -66,15 +67,62 @@ Result<std::shared_ptr<Device>> Device::open(const eb_backend_table* backend, in
 }
 
 Device::~Device() {
+  if (lost_) return;  // its work may still be going on: nothing of it can be taken away
   if (stream_) backend_->streams->destroy(stream_);
   if (device_) backend_->core->close_device(device_);
 }
 
-Status Device::synchronize(int64_t timeout_ms) {
+static Status late(const Device& device, int64_t timeout_ms) {
+  return device_error(device.name(), " has not answered for ", static_cast<double>(timeout_ms) / 1000, " s: its work hangs or takes longer than expected; --device-timeout SECONDS sets how long to wait");
+}
+
+Status Device::synchronize() {
+  if (lost_) return late(*this, timeout_ms_);
   eb_error error = no_error();
-  const int32_t code = backend_->streams->synchronize(stream_, timeout_ms, &error);
+  const int32_t code = backend_->streams->synchronize(stream_, timeout_ms_, &error);
+  if (code == EB_TIMEOUT) {
+    lost_ = true;
+    return late(*this, timeout_ms_);
+  }
   return code == EB_OK ? Status() : to_status(code, error, name_);
 }
+
+Status Device::record(Event& event) {
+  eb_error error = no_error();
+  const int32_t code = backend_->streams->record(stream_, event.handle(), &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+
+Status Device::wait(Event& event) {
+  if (&event.backend() != backend_) return event.synchronize();
+  eb_error error = no_error();
+  const int32_t code = backend_->streams->wait(stream_, event.handle(), &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+
+Result<std::unique_ptr<Event>> Event::create(const std::shared_ptr<Device>& device) {
+  std::unique_ptr<Event> e(new Event);
+  eb_error error = no_error();
+  ENG_TRY(to_status(device->backend().streams->create_event(device->handle(), &e->event_, &error), error, device->name()));
+  e->device_ = device;
+  return e;
+}
+Event::~Event() {
+  if (event_ && !device_->lost()) device_->backend().streams->destroy_event(event_);
+}
+Status Event::passed(bool& yes) {
+  eb_error error = no_error();
+  const int32_t code = device_->backend().streams->event_query(event_, &error);
+  yes = code == EB_OK;
+  return code == EB_OK || code == EB_NOT_READY ? Status() : to_status(code, error, device_->name());
+}
+Status Event::synchronize() {
+  eb_error error = no_error();
+  const int32_t code = device_->backend().streams->event_synchronize(event_, device_->timeout(), &error);
+  if (code == EB_TIMEOUT) return late(*device_, device_->timeout());
+  return code == EB_OK ? Status() : to_status(code, error, device_->name());
+}
+
 Status Device::copy_to_device(void* to, const void* from, uint64_t bytes) {
   eb_error error = no_error();
   const int32_t code = backend_->memory->copy_to_device(stream_, to, from, bytes, &error);
@@ -111,7 +159,25 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   return *this;
 }
 DeviceBuffer::~DeviceBuffer() {
-  if (data_) device_->backend().memory->release(device_->handle(), data_);
+  if (data_ && !device_->lost()) device_->backend().memory->release(device_->handle(), data_);
+}
+
+Result<HostBuffer> HostBuffer::allocate(const std::shared_ptr<Device>& device, uint64_t bytes) {
+  HostBuffer b;
+  eb_error error = no_error();
+  ENG_TRY(to_status(device->backend().memory->allocate_host(device->handle(), bytes, &b.data_, &error), error, device->name()));
+  b.device_ = device;
+  b.bytes_ = bytes;
+  return b;
+}
+HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+HostBuffer::~HostBuffer() {
+  if (data_ && !device_->lost()) device_->backend().memory->release_host(device_->handle(), data_);
 }
 
 // The first descriptor that takes the node; `refusals` gets the reasons of those before it.
@@ -169,7 +235,7 @@ DeviceKernel& DeviceKernel::operator=(DeviceKernel&& other) noexcept {
   return *this;
 }
 DeviceKernel::~DeviceKernel() {
-  if (kernel_) descriptor_->destroy(kernel_);
+  if (kernel_ && !device_->lost()) descriptor_->destroy(kernel_);
 }
 
 Status DeviceKernel::run(const void* const* inputs, void* const* outputs, void* workspace) {

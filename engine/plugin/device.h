@@ -17,7 +17,10 @@ struct DeviceOptions {
   bool deterministic = false;
 };
 
-// An open device with one in-order stream. Keep it (shared) as long as buffers and kernels made from it.
+class Event;
+
+// An open device with one in-order stream. Keep it (shared) as long as buffers and kernels made from it. A device may be opened several
+// times: each handle is another stream (with threads of its own on a CPU) over the same memory.
 class Device {
  public:
   // `name` is "cpu:0", "cuda:1", ...; "cpu" means "cpu:0". Unknown names list the known ones.
@@ -34,8 +37,19 @@ class Device {
   bool host_visible() const { return capabilities_ & EB_CAP_HOST_VISIBLE; }
   eb_device* handle() const { return device_; }
   eb_stream* stream() const { return stream_; }
-  // Waits for everything enqueued; gives the first error of it. timeout_ms < 0: no limit.
-  Status synchronize(int64_t timeout_ms = -1);
+  // Waits for everything enqueued; gives the first error of it. At most as long as set_timeout() said: a device that does not answer in
+  // time is lost, its stream is never waited for again, and the caller should end the process.
+  Status synchronize();
+  void set_timeout(int64_t milliseconds) { timeout_ms_ = milliseconds; }  // < 0 (as at first): no limit
+  int64_t timeout() const { return timeout_ms_; }
+  bool lost() const { return lost_; }
+  // Another handle of the same device.
+  bool same_device(const Device& other) const { return backend_ == other.backend_ && index_ == other.index_; }
+  // Whether a kernel of this device may read and write the other's memory by its pointers.
+  bool sees(const Device& other) const { return (host_visible() && other.host_visible()) || same_device(other); }
+  Status record(Event& event);  // enqueues: the event passes when everything before it is done
+  // Enqueues: what follows waits for the event's last record. Another backend's event holds up the calling thread instead.
+  Status wait(Event& event);
   Status copy_to_device(void* to, const void* from, uint64_t bytes);   // enqueues
   Status copy_to_host(void* to, const void* from, uint64_t bytes);     // enqueues
   Status copy_on_device(void* to, const void* from, uint64_t bytes);   // enqueues
@@ -44,6 +58,9 @@ class Device {
  private:
   Device() = default;
   const eb_backend_table* backend_ = nullptr;
+  int32_t index_ = 0;
+  int64_t timeout_ms_ = -1;
+  bool lost_ = false;
   eb_device* device_ = nullptr;
   eb_stream* stream_ = nullptr;
   std::string name_;
@@ -53,6 +70,41 @@ class Device {
 // Backends known to the process: the linked-in CPU backend, then loaded plugins. See load_backend in loader.h.
 const std::vector<const eb_backend_table*>& backends();
 void register_backend(const eb_backend_table* table);
+
+// A point in a stream's work. Made for one device; the streams of its backend may wait for it.
+class Event {
+ public:
+  static Result<std::unique_ptr<Event>> create(const std::shared_ptr<Device>& device);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  Status passed(bool& yes);               // does not wait
+  Status synchronize();                   // holds up the caller, at most as long as the device's set_timeout() says
+  eb_event* handle() const { return event_; }
+  const eb_backend_table& backend() const { return device_->backend(); }
+
+ private:
+  Event() = default;
+  std::shared_ptr<Device> device_;
+  eb_event* event_ = nullptr;
+};
+
+// Host memory that copies to and from the device are fast from.
+class HostBuffer {
+ public:
+  HostBuffer() = default;
+  static Result<HostBuffer> allocate(const std::shared_ptr<Device>& device, uint64_t bytes);
+  HostBuffer(HostBuffer&& other) noexcept { *this = std::move(other); }
+  HostBuffer& operator=(HostBuffer&& other) noexcept;
+  ~HostBuffer();
+  void* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  void* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
 
 // One block of device memory.
 class DeviceBuffer {

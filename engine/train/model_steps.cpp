@@ -1,6 +1,8 @@
 // See model_steps.h.
 #include "engine/train/model_steps.h"
 
+#include <algorithm>
+
 #include "graph/surgery/freeze.h"
 
 namespace eng {
@@ -13,6 +15,13 @@ void add_fetch(std::vector<ValueId>& fetches, ValueId id) {
   if (id != kNoValue) fetches.push_back(id);
 }
 
+std::shared_ptr<Fleet> fleet_of(std::shared_ptr<Device> device) {
+  auto fleet = std::make_shared<Fleet>();
+  fleet->ranks = Ranks::alone();
+  fleet->replicas.push_back({{{device}}, {}, std::make_shared<StateStore>(device)});
+  return fleet;
+}
+
 }  // namespace
 
 Status CompiledStep::feed(const Batch& batch) {
@@ -23,9 +32,11 @@ Status CompiledStep::feed(const Batch& batch) {
   return program->feed(step.labels, same_count ? batch.labels.reshaped(wanted) : batch.labels);
 }
 
+ModelSteps::ModelSteps(Graph model, std::shared_ptr<Fleet> fleet, Evaluator evaluator, StepOptions options, std::vector<SampleSpec> inputs, Placer placer)
+    : model_(std::move(model)), fleet_(std::move(fleet)), evaluator_(std::move(evaluator)), options_(std::move(options)), inputs_(std::move(inputs)), placer_(std::move(placer)) {}
+
 ModelSteps::ModelSteps(Graph model, std::shared_ptr<Device> device, Evaluator evaluator, StepOptions options, std::vector<SampleSpec> inputs)
-    : model_(std::move(model)), device_(std::move(device)), evaluator_(std::move(evaluator)), store_(std::make_shared<StateStore>(device_)), options_(std::move(options)),
-      inputs_(std::move(inputs)) {}
+    : ModelSteps(std::move(model), fleet_of(std::move(device)), std::move(evaluator), std::move(options), std::move(inputs)) {}
 
 ShapeBinding ModelSteps::binding(int64_t batch) const {
   ShapeBinding b;
@@ -38,23 +49,47 @@ ShapeBinding ModelSteps::binding(int64_t batch) const {
   return b;
 }
 
-Result<Step> ModelSteps::plan(int64_t batch) const { return build_training_step(model_, binding(batch), options_, evaluator_); }
+Result<Step> ModelSteps::plan(int64_t batch) const {
+  StepOptions whole = options_;
+  whole.sync_batch_norm = false;  // of a step that is not cut into shards nothing is to be synchronised
+  return build_training_step(model_, binding(batch), whole, evaluator_);
+}
+
+void ModelSteps::adopt(Graph& graph) const {
+  for (const auto& [name, content] : restored_)
+    if (const ValueId v = graph.find_value(name); v != kNoValue && kept(graph.value(v))) graph.value(v).data = content;
+}
+
+Status ModelSteps::place(Graph& graph) const {
+  if (placer_) return placer_(graph);
+  for (NodeId n : graph.live_nodes()) graph.node(n).place = 0;
+  return {};
+}
+
+Result<std::vector<size_t>> ModelSteps::feeds_of(const Step& step) const {
+  std::vector<size_t> feeds;
+  for (ValueId id : step.inputs) {
+    const std::string& name = step.graph.value(id).name;
+    size_t i = 0;
+    while (i < inputs_.size() && inputs_[i].name != name) ++i;
+    if (i == inputs_.size()) return invalid("the model needs input '", name, "', which the data do not have");
+    feeds.push_back(i);
+  }
+  return feeds;
+}
 
 Result<CompiledStep*> ModelSteps::compile(Step step, bool training, std::unique_ptr<CompiledStep>& slot) {
   auto made = std::make_unique<CompiledStep>();
   made->step = std::move(step);
-  for (ValueId id : made->step.inputs) {
-    const std::string& name = made->step.graph.value(id).name;
-    size_t i = 0;
-    while (i < inputs_.size() && inputs_[i].name != name) ++i;
-    if (i == inputs_.size()) return invalid("the model needs input '", name, "', which the data do not have");
-    made->feeds.push_back(i);
-  }
+  ENG_ASSIGN(made->feeds, feeds_of(made->step));
+  adopt(made->step.graph);
+  ENG_TRY(place(made->step.graph));
   std::vector<ValueId> fetches{made->step.loss};
   add_fetch(fetches, made->step.correct);
   if (!training) add_fetch(fetches, made->step.predictions);
   if (training && options_.gradients_as_outputs) fetches.insert(fetches.end(), made->step.gradients.begin(), made->step.gradients.end());
-  ENG_ASSIGN(made->program, Program::compile(made->step.graph, device_, store_, fetches));
+  const Replica& replica = fleet_->replicas[0];
+  ENG_ASSIGN(made->program, Program::compile(made->step.graph, replica.lanes[0], replica.store, fetches));
   slot = std::move(made);
   return slot.get();
 }
@@ -73,9 +108,121 @@ Result<CompiledStep*> ModelSteps::evaluation(int64_t batch) {
   return compile(std::move(step), false, slot);
 }
 
+Result<ShardedStep*> ModelSteps::sharded(bool training) {
+  std::unique_ptr<ShardedStep>& slot = training ? sharded_training_ : sharded_evaluation_;
+  if (slot) return slot.get();
+  ShardedOptions o;
+  o.training = training;
+  o.optimizer = options_.optimizer;
+  o.keep_predictions = !training;
+  o.adopt = [this](Graph& graph) { adopt(graph); };
+  const auto make = [this, training](int64_t rows) -> Result<Step> {
+    StepOptions step_options = options_;
+    step_options.sharded = training;
+    step_options.gradients_as_outputs = false;
+    Step step;
+    if (training) {
+      ENG_ASSIGN(step, build_training_step(model_, binding(rows), step_options, evaluator_));
+    } else {
+      ENG_ASSIGN(step, build_evaluation_step(model_, binding(rows), step_options, evaluator_));
+    }
+    adopt(step.graph);
+    ENG_TRY(place(step.graph));
+    return step;
+  };
+  ENG_ASSIGN(slot, ShardedStep::create(*fleet_, make, o));
+  ENG_ASSIGN(const Step any, plan(1));
+  ENG_ASSIGN(sharded_feeds_, feeds_of(any));
+  return slot.get();
+}
+
+Status ModelSteps::run_sharded(bool training, const Batch& batch, double learning_rate, bool stop, StepOutcome& outcome) {
+  ENG_ASSIGN(ShardedStep * step, sharded(training));
+  feed_list_.clear();
+  for (size_t at : sharded_feeds_) feed_list_.push_back({batch.inputs[at].bytes(), batch.inputs[at].byte_count() / static_cast<uint64_t>(batch.size)});
+  if (batch.labels.defined()) feed_list_.push_back({batch.labels.bytes(), batch.labels.byte_count() / static_cast<uint64_t>(batch.size)});
+  return step->run(batch.size, feed_list_, learning_rate, stop, outcome);
+}
+
+// Loss and number of right answers of a program that has just been enqueued.
+static Status fetch_outcome(CompiledStep& c, Tensor& loss, Tensor& correct, StepOutcome& outcome) {
+  ENG_TRY(c.program->fetch(c.step.loss, loss));
+  outcome.loss = loss.at(0);
+  if (c.step.correct == kNoValue) return {};
+  ENG_TRY(c.program->fetch(c.step.correct, correct));
+  outcome.correct = static_cast<int64_t>(correct.at(0));
+  return {};
+}
+
+Status ModelSteps::train(const Batch& batch, double learning_rate, bool stop, StepOutcome& outcome) {
+  if (!restored_.empty()) {
+    ENG_TRY(prepare(batch.size).status());
+    forget_restored();
+  }
+  if (!fleet_->single()) return run_sharded(true, batch, learning_rate, stop, outcome);
+  outcome = {.stop = stop};
+  ENG_ASSIGN(last_, training(batch.size));
+  const Tensor rate = Tensor::scalar(DType::kFloat32, learning_rate);
+  ENG_TRY(last_->feed(batch));
+  ENG_TRY(last_->program->feed(last_->step.learning_rate, rate));
+  ENG_TRY(last_->program->run());
+  return fetch_outcome(*last_, loss_, correct_, outcome);
+}
+
+Status ModelSteps::evaluate(const Batch& batch, bool stop, StepOutcome& outcome) {
+  if (!fleet_->single()) return run_sharded(false, batch, 0, stop, outcome);
+  outcome = {.stop = stop};
+  ENG_ASSIGN(last_, evaluation(batch.size));
+  ENG_TRY(last_->feed(batch));
+  ENG_TRY(last_->program->run());
+  return fetch_outcome(*last_, loss_, correct_, outcome);
+}
+
+Result<std::vector<Tensor>> ModelSteps::gradients() {
+  if (!fleet_->single()) return sharded_training_->gradients();
+  std::vector<Tensor> out(last_->step.gradients.size());
+  for (size_t i = 0; i < out.size(); ++i)
+    if (last_->step.gradients[i] != kNoValue) ENG_TRY(last_->program->fetch(last_->step.gradients[i], out[i]));
+  return out;
+}
+
+Result<std::vector<Tensor>> ModelSteps::predictions(int64_t batch, int64_t& first_row) {
+  first_row = 0;
+  if (fleet_->single()) {
+    std::vector<Tensor> out(1);
+    ENG_TRY(last_->program->fetch(last_->step.predictions, out[0]));
+    return out;
+  }
+  first_row = fleet_->rows_of_rank(batch).first;
+  return sharded_evaluation_->predictions();
+}
+
+Result<uint64_t> ModelSteps::prepare(int64_t batch) {
+  const size_t places = fleet_->replicas[0].lanes[0].size();
+  uint64_t most = 0;
+  if (fleet_->single()) {
+    ENG_ASSIGN(const CompiledStep* c, training(batch));
+    for (size_t p = 0; p < places; ++p) most = std::max(most, c->program->memory(p).total());
+    return most;
+  }
+  ENG_ASSIGN(ShardedStep * step, sharded(true));
+  ENG_TRY(step->prepare(batch));
+  for (size_t r = 0; r < fleet_->replicas.size(); ++r)
+    for (size_t p = 0; p < places; ++p) most = std::max(most, step->memory(r, p));
+  return most;
+}
+
+void ModelSteps::forget_restored() {
+  std::erase_if(restored_, [this](const auto& entry) {
+    return std::all_of(fleet_->replicas.begin(), fleet_->replicas.end(), [&](const Replica& r) { return r.store->has(entry.first); });
+  });
+}
+
 void ModelSteps::unfreeze() {
   unfreeze_all(model_);
   training_.clear();
+  sharded_training_.reset();
+  last_ = nullptr;
   initial_.clear();
 }
 
@@ -109,8 +256,10 @@ Result<std::map<std::string, Tensor>> ModelSteps::contents(int64_t batch) {
   ENG_TRY(collect_initial(batch));
   std::map<std::string, Tensor> out;
   for (const auto& [name, initial] : initial_) {
-    if (store_->has(name)) {
-      ENG_ASSIGN(out[name], store_->get(name));
+    if (store().has(name)) {
+      ENG_ASSIGN(out[name], store().get(name));
+    } else if (const auto it = restored_.find(name); it != restored_.end()) {
+      out[name] = *it->second;
     } else {  // no program has needed it yet
       out[name] = initial.data ? *initial.data : Tensor(initial.dtype, initial.shape);
     }
@@ -118,9 +267,15 @@ Result<std::map<std::string, Tensor>> ModelSteps::contents(int64_t batch) {
   return out;
 }
 
+// What no program has needed yet gets its place when one is compiled.
 Status ModelSteps::restore(const std::map<std::string, Tensor>& contents) {
   for (const auto& [name, content] : contents) {
-    ENG_TRY(store_->has(name) ? store_->set(name, content) : store_->ensure(name, content));
+    bool everywhere = true;
+    for (Replica& r : fleet_->replicas) {
+      everywhere &= r.store->has(name);
+      if (r.store->has(name)) ENG_TRY(r.store->set(name, content));
+    }
+    if (!everywhere) restored_[name] = std::make_shared<const Tensor>(content);
   }
   return {};
 }
@@ -129,9 +284,13 @@ Result<Graph> ModelSteps::trained_model() const {
   Graph graph = model_;
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     Value& v = graph.value(id);
-    if (!kept(v) || !v.data || !store_->has(v.name)) continue;
-    ENG_ASSIGN(Tensor content, store_->get(v.name));
-    v.data = std::make_shared<const Tensor>(std::move(content));
+    if (!kept(v) || !v.data) continue;
+    if (store().has(v.name)) {
+      ENG_ASSIGN(Tensor content, store().get(v.name));
+      v.data = std::make_shared<const Tensor>(std::move(content));
+    } else if (const auto it = restored_.find(v.name); it != restored_.end()) {
+      v.data = it->second;
+    }
   }
   return graph;
 }

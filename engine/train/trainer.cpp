@@ -13,43 +13,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Loss and number of right answers (0 where there is none) of the step that just ran.
-Status fetch(CompiledStep& compiled, bool accuracy, double& loss, int64_t& correct) {
-  Tensor host;
-  ENG_TRY(compiled.program->fetch(compiled.step.loss, host));
-  loss = host.at(0);
-  correct = 0;
-  if (!accuracy || compiled.step.correct == kNoValue) return {};
-  Tensor count;
-  ENG_TRY(compiled.program->fetch(compiled.step.correct, count));
-  correct = static_cast<int64_t>(count.at(0));
-  return {};
-}
-
-// Adds a batch's predictions to the confusion matrix. Labels are class numbers or one-hot rows.
-Status count_confusion(CompiledStep& compiled, const Tensor& labels, std::vector<std::vector<int64_t>>& confusion) {
-  const LossKind kind = compiled.step.loss_kind;
-  const int64_t classes = compiled.step.classes;
-  if (kind == LossKind::kMeanSquaredError || classes < 2 || classes > kMaxConfusion || compiled.step.predictions == kNoValue) return {};
-  Tensor output;
-  ENG_TRY(compiled.program->fetch(compiled.step.predictions, output));
-  const int64_t rows = output.shape().empty() ? 0 : output.shape()[0], columns = rows ? output.element_count() / rows : 0;
-  const int64_t label_columns = rows ? labels.element_count() / rows : 0;
-  if (columns != classes || label_columns == 0) return {};  // one output for two classes: whether 0 or 0.5 parts them is not known here
-  const auto highest = [](const Tensor& t, int64_t row, int64_t n) {
-    int64_t best = 0;
-    for (int64_t c = 1; c < n; ++c) {
-      if (t.at(row * n + c) > t.at(row * n + best)) best = c;
-    }
-    return best;
-  };
-  confusion.resize(static_cast<size_t>(classes), std::vector<int64_t>(static_cast<size_t>(classes)));
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t label = label_columns > 1 ? highest(labels, r, label_columns) : static_cast<int64_t>(labels.at(r) + 0.5);
-    const int64_t said = highest(output, r, columns);
-    if (label >= 0 && label < classes && said < classes) ++confusion[static_cast<size_t>(label)][static_cast<size_t>(said)];
+int64_t highest(const Tensor& t, int64_t row, int64_t n) {
+  int64_t best = 0;
+  for (int64_t c = 1; c < n; ++c) {
+    if (t.at(row * n + c) > t.at(row * n + best)) best = c;
   }
-  return {};
+  return best;
 }
 
 }  // namespace
@@ -68,6 +37,8 @@ Result<std::unique_ptr<Trainer>> Trainer::create(ModelSteps& steps, DataPipeline
   ENG_ASSIGN(Monitor monitor, Monitor::create(options.monitor, validation != nullptr, has_accuracy));
   std::unique_ptr<Trainer> t(new Trainer(steps, training, validation, std::move(options), observer, std::move(write_model), std::move(monitor)));
   t->has_accuracy_ = has_accuracy;
+  t->loss_kind_ = step.loss_kind;
+  t->classes_ = step.classes;
   FitOptions& o = t->options_;
   o.schedule.total = o.epochs * t->steps_per_epoch();
   if (o.max_steps > 0) o.schedule.total = std::min(o.schedule.total, o.max_steps);
@@ -81,6 +52,43 @@ Result<std::unique_ptr<Trainer>> Trainer::create(ModelSteps& steps, DataPipeline
   return t;
 }
 
+// Adds a batch's predictions, those of this rank, to the confusion matrix. Labels are class numbers or one-hot rows.
+Status Trainer::count_confusion(const Batch& batch, std::vector<std::vector<int64_t>>& confusion) {
+  if (loss_kind_ == LossKind::kMeanSquaredError || classes_ < 2 || classes_ > kMaxConfusion) return {};
+  int64_t row = 0;
+  ENG_ASSIGN(const std::vector<Tensor> outputs, steps_.predictions(batch.size, row));
+  const int64_t label_columns = batch.labels.element_count() / batch.size;
+  confusion.resize(static_cast<size_t>(classes_), std::vector<int64_t>(static_cast<size_t>(classes_)));
+  for (const Tensor& output : outputs) {
+    const int64_t rows = output.shape().empty() ? 0 : output.shape()[0], columns = rows ? output.element_count() / rows : 0;
+    if (columns != classes_ || label_columns == 0) {  // one output for two classes: whether 0 or 0.5 parts them is not known here
+      confusion.clear();
+      return {};
+    }
+    for (int64_t r = 0; r < rows; ++r, ++row) {
+      const int64_t label = label_columns > 1 ? highest(batch.labels, row, label_columns) : static_cast<int64_t>(batch.labels.at(row) + 0.5);
+      const int64_t said = highest(output, r, columns);
+      if (label >= 0 && label < classes_ && said < classes_) ++confusion[static_cast<size_t>(label)][static_cast<size_t>(said)];
+    }
+  }
+  return {};
+}
+
+// What the ranks counted, each of its own rows, added up.
+Status Trainer::add_up(std::vector<std::vector<int64_t>>& confusion) {
+  Ranks& ranks = *steps_.fleet().ranks;
+  if (ranks.size() == 1 || loss_kind_ == LossKind::kMeanSquaredError || classes_ < 2 || classes_ > kMaxConfusion) return {};
+  const auto n = static_cast<size_t>(classes_);
+  std::vector<int64_t> mine(n * n), all(n * n * static_cast<size_t>(ranks.size()));
+  for (size_t r = 0; r < confusion.size(); ++r) std::copy(confusion[r].begin(), confusion[r].end(), mine.begin() + static_cast<std::ptrdiff_t>(r * n));
+  ENG_TRY(ranks.gather_all(mine.data(), mine.size() * sizeof(int64_t), all.data()));
+  int64_t counted = 0;
+  for (int64_t c : all) counted += c;
+  confusion.assign(counted ? n : 0, std::vector<int64_t>(n));
+  for (size_t i = 0; counted && i < all.size(); ++i) confusion[i / n % n][i % n] += all[i];
+  return {};
+}
+
 int64_t Trainer::steps_per_epoch() const { return options_.steps_per_epoch > 0 ? options_.steps_per_epoch : training_.batches_per_epoch(); }
 
 Result<FitEnd> Trainer::fit() {
@@ -91,10 +99,10 @@ Result<FitEnd> Trainer::fit() {
     return FitEnd::kNothingToDo;
   }
   bool stopped_early = false;
-  while (state_.epoch < options_.epochs && !out_of_steps() && !stopped_early && !interrupt_signal()) {
+  while (state_.epoch < options_.epochs && !out_of_steps() && !stopped_early && !stopping()) {
     ENG_TRY(maybe_unfreeze());
     ENG_TRY(run_epoch());
-    if (interrupt_signal()) break;
+    if (stopping()) break;
     const Status finished = finish_epoch(epoch_done_);
     if (finished.code() == Code::kStopped) break;
     ENG_TRY(finished);
@@ -104,12 +112,15 @@ Result<FitEnd> Trainer::fit() {
     say(cat("stopped early: ", monitor_.metric(), " has not improved for ", monitor_.state().waited, " epochs; best was ", *monitor_.state().best,
             " in epoch ", monitor_.state().best_epoch + 1));
   }
-  const bool interrupted = interrupt_signal() != 0;
+  const bool interrupted = stopping();
   if (saved_step_ != state_.step || interrupted) ENG_TRY(save("last.ckpt"));
   ENG_TRY(write_model("last.onnx"));
   if (interrupted) return FitEnd::kInterrupted;
   return stopped_early ? FitEnd::kStoppedEarly : FitEnd::kDone;
 }
+
+// Ranks end after the same step: what counts is what they agreed on with its end, not when the signal reached this one.
+bool Trainer::stopping() const { return stop_ || (steps_.fleet().ranks->size() == 1 && interrupt_signal() != 0); }
 
 Status Trainer::maybe_unfreeze() {
   if (options_.unfreeze_at <= 0 || state_.epoch + 1 < options_.unfreeze_at || !steps_.any_frozen()) return {};
@@ -158,17 +169,15 @@ Status Trainer::no_finite_loss(double loss) {
 
 Status Trainer::run_step() {
   const auto start = Clock::now();
-  ENG_ASSIGN(CompiledStep * compiled, steps_.training(batch_.size));
+  steps_.fleet().ranks->set_step(state_.step + 1);
   rate_ = options_.schedule.rate(state_.step, state_.epoch);
-  const Tensor rate = Tensor::scalar(DType::kFloat32, rate_);
-  ENG_TRY(compiled->feed(batch_));
-  ENG_TRY(compiled->program->feed(compiled->step.learning_rate, rate));
-  ENG_TRY(compiled->program->run());
-  double loss = 0;
-  int64_t correct = 0;
-  ENG_TRY(fetch(*compiled, has_accuracy_, loss, correct).in(cat("step ", state_.step + 1)));
+  StepOutcome outcome;
+  ENG_TRY(steps_.train(batch_, rate_, interrupt_signal() != 0, outcome).in(cat("step ", state_.step + 1)));
+  const double loss = outcome.loss;
+  const int64_t correct = outcome.correct;
+  stop_ |= outcome.stop;
   if (!std::isfinite(loss)) return no_finite_loss(loss);
-  if (state_.step == 0 && !options_.gradients_file.empty()) ENG_TRY(write_gradients(*compiled));
+  if (state_.step == 0 && !options_.gradients_file.empty()) ENG_TRY(write_gradients());
   ++state_.step;
   ++state_.step_in_epoch;
   epoch_samples_ += batch_.size;
@@ -196,7 +205,7 @@ Status Trainer::run_epoch() {
   epoch_done_ = false;
   while (true) {
     epoch_done_ = state_.step_in_epoch >= steps_per_epoch();
-    if (epoch_done_ || out_of_steps() || interrupt_signal()) break;
+    if (epoch_done_ || out_of_steps() || stopping()) break;
     ENG_ASSIGN(const bool more, next_batch());
     if (!more && options_.steps_per_epoch == 0) {  // batches whose files all broke since the check
       epoch_done_ = true;
@@ -216,20 +225,18 @@ Result<Evaluation> Trainer::evaluate(DataPipeline& data, int64_t max_batches) {
   MetricSums sums;
   data.begin_epoch(0);
   for (int64_t done = 0; done < total; ++done) {
-    if (interrupt_signal()) return Status(Code::kStopped, "stopped by a signal during the evaluation");
+    if (stopping()) return Status(Code::kStopped, "stopped by a signal during the evaluation");
     if (observer_) observer_->on_evaluation(done, total);
     ENG_ASSIGN(const bool more, data.next(validation_batch_));
     if (!more) break;
     if (validation_batch_.size == 0) continue;
-    ENG_ASSIGN(CompiledStep * compiled, steps_.evaluation(validation_batch_.size));
-    ENG_TRY(compiled->feed(validation_batch_));
-    ENG_TRY(compiled->program->run());
-    double loss = 0;
-    int64_t correct = 0;
-    ENG_TRY(fetch(*compiled, has_accuracy_, loss, correct).in("evaluation"));
-    sums.add(loss, correct, validation_batch_.size);
-    ENG_TRY(count_confusion(*compiled, validation_batch_.labels, e.confusion));
+    StepOutcome outcome;
+    ENG_TRY(steps_.evaluate(validation_batch_, interrupt_signal() != 0, outcome).in("evaluation"));
+    stop_ |= outcome.stop;
+    sums.add(outcome.loss, outcome.correct, validation_batch_.size);
+    ENG_TRY(count_confusion(validation_batch_, e.confusion));
   }
+  ENG_TRY(add_up(e.confusion));
   if (observer_) observer_->on_evaluation(total, total);
   e.samples = sums.samples;
   e.loss = sums.samples ? sums.mean_loss() : std::numeric_limits<double>::quiet_NaN();

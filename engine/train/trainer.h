@@ -93,7 +93,10 @@ class Trainer {
   Result<bool> next_batch();            // false: a pass has ended
   Status run_step();                    // on batch_
   Status no_finite_loss(double loss);   // the error
-  Status write_gradients(CompiledStep& compiled);
+  Status write_gradients();
+  Status count_confusion(const Batch& batch, std::vector<std::vector<int64_t>>& confusion);
+  Status add_up(std::vector<std::vector<int64_t>>& confusion);
+  bool stopping() const;
   Status run_epoch();                   // until it is complete, out of steps, or interrupted
   Status finish_epoch(bool complete);   // validation, record, monitor, files
   Status maybe_unfreeze();
@@ -115,7 +118,9 @@ class Trainer {
   std::vector<EpochRecord> history_;
   std::vector<std::vector<int64_t>> confusion_;
   Batch batch_, validation_batch_;
-  bool pass_open_ = false, epoch_done_ = false, has_accuracy_ = false;
+  bool pass_open_ = false, epoch_done_ = false, has_accuracy_ = false, stop_ = false;
+  LossKind loss_kind_ = LossKind::kAuto;
+  int64_t classes_ = 0;
   int64_t saved_step_ = -1;   // of last.ckpt
   int64_t finite_step_ = -1;  // whose weights are known to be finite
   double epoch_seconds_ = 0, rate_ = 0;

@@ -92,15 +92,12 @@ Status Trainer::write_model(const std::string& name) {
   return write_model_(graph, join_path(options_.folder, name));
 }
 
-Status Trainer::write_gradients(CompiledStep& compiled) {
+Status Trainer::write_gradients() {
   SafetensorsFile file;
-  for (size_t i = 0; i < compiled.step.parameters.size(); ++i) {
-    const ValueId gradient = compiled.step.gradients[i];
-    if (gradient == kNoValue) continue;  // the loss does not depend on it
-    Tensor host;
-    ENG_TRY(compiled.program->fetch(gradient, host));
-    file.tensors[compiled.step.graph.value(compiled.step.parameters[i]).name] = host;
-  }
+  ENG_ASSIGN(const Step step, steps_.plan(batch_.size));
+  ENG_ASSIGN(const std::vector<Tensor> gradients, steps_.gradients());
+  for (size_t i = 0; i < step.parameters.size(); ++i)
+    if (gradients[i].defined()) file.tensors[step.graph.value(step.parameters[i]).name] = gradients[i];
   file.metadata["engine.gradients"] = cat("of step 1, batch ", batch_.size);
   ENG_TRY(write_safetensors(options_.gradients_file, file).in("--write-gradients"));
   say(cat("wrote the first step's ", file.tensors.size(), " gradients to ", options_.gradients_file));

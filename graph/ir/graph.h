@@ -64,6 +64,7 @@ struct Node {
   Attributes attributes;
   Phase phase = Phase::kForward;
   NodeId forward_node = kNoNode;  // for a backward node: the forward node whose gradient it helps to compute
+  int32_t place = -1;             // which of the step's devices runs it; -1: not decided (one device: without meaning)
   bool removed = false;
 };
 

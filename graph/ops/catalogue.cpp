@@ -32,6 +32,7 @@
   X(transpose) \
   X(concat) \
   X(slice) \
+  X(transfer) \
   X(gather) \
   X(scatter) \
   X(shape) \

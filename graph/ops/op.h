@@ -162,6 +162,7 @@ struct OpDef {
   CostFn cost = nullptr;                   // null: elementwise, one flop an output element
   LayoutRule layout = LayoutRule::kRowMajor;
   bool stochastic = false;                 // takes random state; never folded
+  bool by_executor = false;                // no kernel: the executor does it between kernels (graph/ops/transfer.cpp)
   uint64_t row_major_outputs = 0;          // kChannelsLast: bit i: output i lies like a weight, row-major (a weight's gradient)
   // Whether the op stands for integer/bool computation only (no gradient is asked for, none is blocked): Shape, Not, ...
 };

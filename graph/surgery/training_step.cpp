@@ -8,8 +8,10 @@
 #include "graph/passes/dead_code.h"
 #include "graph/passes/free_batch.h"
 #include "graph/passes/fuse_batch_norm_relu.h"
+#include "graph/passes/sync_batch_norm.h"
 #include "graph/passes/training_form.h"
 #include "graph/passes/training_form_rnn.h"
+#include "graph/surgery/sharded_step.h"
 
 namespace eng {
 namespace {
@@ -136,7 +138,12 @@ Result<Step> build_training_step(const Graph& model, const ShapeBinding& binding
     else candidates.push_back(v);
   }
   ENG_TRY(rnn_training_form(g));
-  ENG_ASSIGN(std::vector<ValueId> gradients, differentiate(g, loss.loss, candidates));
+  ValueId objective = loss.loss;
+  if (options.sharded) {
+    ENG_ASSIGN(objective, open_shard(g, loss.loss, step));
+  }
+  if (options.sync_batch_norm) ENG_TRY(sync_batch_norm(g, step.share).status());
+  ENG_ASSIGN(std::vector<ValueId> gradients, differentiate(g, objective, candidates));
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (gradients[i] == kNoValue) continue;
     step.parameters.push_back(candidates[i]);
@@ -144,6 +151,11 @@ Result<Step> build_training_step(const Graph& model, const ShapeBinding& binding
   }
   if (step.parameters.empty())
     return invalid("there is nothing to train: ", candidates.size() + static_cast<size_t>(frozen), " weights, ", frozen, " of them frozen, and the loss depends on none of the rest");
+  if (options.sharded) {
+    ENG_TRY(close_shard(g, step));
+    ENG_TRY(g.compact());
+    return step;
+  }
   ENG_ASSIGN(step.learning_rate, attach_optimizer(g, step.parameters, step.gradients, options.optimizer));
   if (options.gradients_as_outputs) g.outputs.insert(g.outputs.end(), step.gradients.begin(), step.gradients.end());
   ENG_TRY(g.compact());

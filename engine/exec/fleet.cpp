@@ -1,0 +1,96 @@
+// See fleet.h.
+#include "engine/exec/fleet.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace eng {
+namespace {
+
+int processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+// Processors of all hosts together, each rank counting its part of its host's.
+Result<int64_t> all_processors(Ranks& ranks) {
+  if (ranks.size() == 1) return processors();
+  const int64_t mine[] = {processors(), ranks.local_size()};
+  std::vector<int64_t> all(static_cast<size_t>(ranks.size()) * 2);
+  ENG_TRY(ranks.gather_all(mine, sizeof mine, all.data()));
+  double sum = 0;
+  for (size_t r = 0; r < all.size(); r += 2) sum += static_cast<double>(all[r]) / static_cast<double>(all[r + 1]);
+  return static_cast<int64_t>(sum + 0.5);
+}
+
+Result<std::vector<std::shared_ptr<Device>>> open_all(const std::vector<std::string>& names, const DeviceOptions& options, int64_t timeout_ms) {
+  std::vector<std::shared_ptr<Device>> out;
+  for (const std::string& name : names) {
+    ENG_ASSIGN(std::shared_ptr<Device> device, Device::open(name, options));
+    device->set_timeout(timeout_ms);
+    out.push_back(std::move(device));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Fleet>> Fleet::open(const FleetOptions& o, std::shared_ptr<Ranks> ranks) {
+  auto fleet = std::make_unique<Fleet>();
+  fleet->ranks = std::move(ranks);
+  const int64_t replicas = static_cast<int64_t>(o.replicas.size()) * fleet->ranks->size();
+  fleet->shards = o.shards > 0 ? o.shards : replicas;
+  if (fleet->shards < replicas)
+    return usage_error("--shards ", fleet->shards, " on ", replicas, " devices: ", replicas - fleet->shards, " of them would have nothing to do; give at least one shard a device, or fewer devices");
+  ENG_ASSIGN(const int64_t cores, all_processors(*fleet->ranks));
+  const int64_t places = o.replicas.empty() ? 1 : static_cast<int64_t>(o.replicas[0].size());
+  fleet->threads = o.threads > 0 ? o.threads : static_cast<int>(std::max<int64_t>(1, cores / (fleet->shards * places)));
+  // As many lanes as fit on the processors, at most one a shard.
+  const int64_t shards_each = (fleet->shards + replicas - 1) / replicas;
+  const int64_t fit = std::max<int64_t>(1, cores / (replicas * places * fleet->threads));
+  const int64_t lanes = std::min(shards_each, fit);
+  const DeviceOptions device_options{.threads = fleet->threads, .deterministic = o.deterministic};
+  for (const std::vector<std::string>& names : o.replicas) {
+    Replica r;
+    for (int64_t l = 0; l < lanes; ++l) {
+      ENG_ASSIGN(auto lane, open_all(names, device_options, o.timeout_ms));
+      r.lanes.push_back(std::move(lane));
+    }
+    if (!fleet->single()) {
+      ENG_ASSIGN(r.sums, open_all(names, device_options, o.timeout_ms));
+    }
+    r.store = std::make_shared<StateStore>(r.lanes[0][0]);
+    fleet->replicas.push_back(std::move(r));
+  }
+  return fleet;
+}
+
+Result<std::unique_ptr<Fleet>> Fleet::open(const std::string& device, const DeviceOptions& options) {
+  FleetOptions o;
+  o.replicas = {{device}};
+  o.threads = options.threads;
+  o.deterministic = options.deterministic;
+  return open(o, Ranks::alone());
+}
+
+std::pair<int64_t, int64_t> Fleet::rows_of_rank(int64_t batch) const {
+  const auto each = static_cast<int64_t>(replicas.size());
+  const int64_t first = ranks->rank() * each * shards / replica_count(), last = (ranks->rank() + 1) * each * shards / replica_count();
+  return {first * batch / shards, last * batch / shards};
+}
+
+void Fleet::set_timeout(int64_t milliseconds) {
+  for (Replica& r : replicas) {
+    for (auto& lane : r.lanes)
+      for (auto& device : lane) device->set_timeout(milliseconds);
+    for (auto& device : r.sums) device->set_timeout(milliseconds);
+  }
+}
+
+std::string Fleet::describe() const {
+  const auto count = [](int64_t n, const char* what) { return cat(n, " ", what, n == 1 ? "" : "s"); };
+  std::string names;
+  for (const Replica& r : replicas)
+    for (const auto& device : r.lanes[0]) names += (names.empty() ? "" : ", ") + device->name();
+  return cat(names, ranks->size() > 1 ? cat(" on each of ", ranks->size(), " ranks") : "", ": ", count(shards, "shard"), " of each batch, ", count(threads, "thread"), " a shard, ",
+             count(static_cast<int64_t>(replicas[0].lanes.size()), "shard"), " at a time on each device");
+}
+
+}  // namespace eng

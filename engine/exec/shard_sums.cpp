@@ -1,0 +1,440 @@
+// See shard_sums.h. A bucket's way is a list of jobs, the same for every bucket; each bucket goes through it by itself, so that a message under way
+// holds up only its own bucket.
+#include "engine/exec/shard_sums.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace eng {
+
+const std::shared_ptr<Device>& SumPool::device(size_t replica, size_t lane, size_t bucket) const {
+  const Replica& r = fleet_.replicas[replica];
+  const auto place = static_cast<size_t>(buckets_[bucket].place);
+  return lane == kSums ? r.sums[place] : r.lanes[lane][place];
+}
+
+Result<void*> SumPool::bucket_memory(size_t replica, size_t lane, size_t slot, size_t bucket) {
+  DeviceBuffer& b = memory_[{replica, lane, slot, bucket}];
+  if (!b.data()) {
+    const std::shared_ptr<Device>& on = device(replica, lane, bucket);
+    ENG_ASSIGN(b, DeviceBuffer::allocate(on, buckets_[bucket].bytes));
+    ENG_TRY(on->fill_zero(b.data(), buckets_[bucket].bytes));  // the gaps between items are added too
+    ENG_TRY(on->synchronize());
+  }
+  return b.data();
+}
+
+Result<BucketAdder*> SumPool::adder(size_t replica, size_t lane, size_t bucket) {
+  std::unique_ptr<BucketAdder>& a = adders_[{replica, lane, bucket}];
+  if (!a) {
+    ENG_ASSIGN(a, BucketAdder::create(device(replica, lane, bucket), buckets_[bucket]));
+  }
+  return a.get();
+}
+
+Result<void*> SumPool::host_memory(size_t which, size_t bucket) {
+  HostBuffer& b = host_[{which, bucket}];
+  if (!b.data()) {
+    ENG_ASSIGN(b, HostBuffer::allocate(device(0, 0, bucket), buckets_[bucket].bytes));
+  }
+  return b.data();
+}
+
+Result<void*> SumPool::staging(size_t replica, size_t bucket) { return bucket_memory(replica, kSums, 0, bucket); }
+
+uint64_t SumPool::bytes(size_t replica, int32_t place) const {
+  uint64_t sum = 0;
+  for (const auto& [key, buffer] : memory_)
+    if (key[0] == replica && buckets_[key[3]].place == place) sum += buffer.bytes();
+  return sum;
+}
+
+namespace {
+
+enum class JobKind : uint8_t {
+  kAdd,        // left += right, both of this rank
+  kSend,       // a part of this rank to another
+  kReceive,    // from another rank, added to a part of this rank
+  kReceiveAll, // the total, into host memory
+  kSendAll,    // the total, to another rank
+};
+
+struct Job {
+  JobKind kind;
+  int64_t left = -1, right = -1;  // shards whose parts they are
+  int rank = -1;                  // the other one
+};
+
+struct Part {
+  size_t replica = 0, lane = 0, slot = 0;
+  std::vector<std::pair<int64_t, int64_t>> merges;  // on its lane, behind its program: left += right
+  bool own_events = false;                          // whether it is the left of one of them, so that the program's marks are too early
+  int64_t merged_into = -1;
+};
+
+// How far a bucket has come.
+struct Progress {
+  size_t job = 0;
+  int64_t ticket = -1;
+  int stage = 0;             // within the job
+  bool received_all = false; // the total came as a message
+  Event* staged = nullptr;   // the host memory of this bucket is in use until it passes
+};
+
+// Sends and receives of the total along a binomial tree whose root is `root`.
+void add_broadcast(std::vector<Job>& jobs, int rank, int ranks, int root) {
+  const int relative = (rank - root + ranks) % ranks;
+  int low = 1;
+  while (low < ranks && !(relative & low)) low *= 2;
+  if (relative) jobs.push_back({JobKind::kReceiveAll, -1, -1, (relative - low + root) % ranks});
+  for (int step = low / 2; step > 0; step /= 2)
+    if (relative + step < ranks) jobs.push_back({JobKind::kSendAll, -1, -1, (relative + step + root) % ranks});
+}
+
+}  // namespace
+
+struct ShardSums::Impl {
+  Impl(Fleet& f, SumPool& p, const std::vector<Bucket>& b) : fleet(f), pool(p), buckets(b) {}
+
+  Fleet& fleet;
+  SumPool& pool;
+  const std::vector<Bucket>& buckets;
+  ShardTree tree;
+  std::map<int64_t, Part> parts;                              // of this rank
+  std::map<int64_t, std::vector<void*>> memory;               // [bucket]
+  std::map<int64_t, std::vector<std::unique_ptr<Event>>> lane_events;
+  std::vector<std::vector<std::unique_ptr<Event>>> job_events; // [job][bucket]: what the job enqueued is done
+  std::vector<std::unique_ptr<Event>> between_events;
+  std::map<int64_t, std::vector<Event*>> ready;               // [bucket]: when a part is complete, as far as it has been added up
+  std::vector<Job> jobs;
+  std::vector<Progress> progress;
+  std::vector<int64_t> tickets;
+
+  int rank_of(int64_t shard) const { return static_cast<int>(fleet.owner(shard) / static_cast<int64_t>(fleet.replicas.size())); }
+  const std::shared_ptr<Device>& sum_device(int64_t shard, size_t bucket) const { return fleet.replicas[parts.at(shard).replica].sums[static_cast<size_t>(buckets[bucket].place)]; }
+  const std::shared_ptr<Device>& lane_device(int64_t shard, size_t bucket) const {
+    const Part& p = parts.at(shard);
+    return fleet.replicas[p.replica].lanes[p.lane][static_cast<size_t>(buckets[bucket].place)];
+  }
+  void plan_lanes();
+  void plan_jobs();
+  Status give_memory();
+  Result<const void*> brought(int64_t shard, size_t bucket, const std::shared_ptr<Device>& to, size_t to_replica, size_t job);
+  Status add_local(size_t job, size_t bucket);
+  Result<bool> advance(size_t bucket);
+  Result<bool> advance_send(const Job& job, size_t bucket, Progress& p);
+  Result<bool> advance_receive(size_t job, size_t bucket, Progress& p);
+  Result<bool> to_host(int64_t shard, size_t bucket, Progress& p);
+};
+
+// Slots of the lanes, and which sums are made there: those all of whose shards are one lane's.
+void ShardSums::Impl::plan_lanes() {
+  std::map<std::pair<size_t, size_t>, std::vector<int64_t>> lanes;
+  for (const auto& [shard, part] : parts) lanes[{part.replica, part.lane}].push_back(shard);
+  for (const auto& [lane, shards] : lanes) {
+    const auto here = [&](const TreeSum& s) {
+      if (!std::binary_search(shards.begin(), shards.end(), s.left) || !std::binary_search(shards.begin(), shards.end(), s.right)) return false;
+      for (const TreeSum& other : tree.sums)  // what comes to its parts later from elsewhere
+        for (int64_t at : {other.left, other.right})
+          if (at >= s.left && at < s.end && !std::binary_search(shards.begin(), shards.end(), at)) return false;
+      return true;
+    };
+    std::vector<char> used;
+    for (size_t i = 0; i < shards.size(); ++i) {
+      Part& p = parts[shards[i]];
+      const auto free = std::find(used.begin(), used.end(), 0);
+      p.slot = static_cast<size_t>(free - used.begin());
+      if (free == used.end()) used.push_back(1);
+      else *free = 1;
+      const int64_t next = i + 1 < shards.size() ? shards[i + 1] : INT64_MAX;
+      for (const TreeSum& s : tree.sums) {
+        if (s.right > shards[i] || s.left < shards[0] || s.end > next || !here(s) || parts[s.right].merged_into >= 0) continue;
+        p.merges.emplace_back(s.left, s.right);
+        parts[s.right].merged_into = s.left;
+        parts[s.left].own_events = true;
+        used[parts[s.right].slot] = 0;
+      }
+    }
+  }
+}
+
+void ShardSums::Impl::plan_jobs() {
+  const int me = fleet.ranks->rank();
+  for (const TreeSum& s : tree.sums) {
+    const int left = rank_of(s.left), right = rank_of(s.right);
+    if (left != me && right != me) continue;
+    if (left == me && right == me) {
+      const Part& r = parts.at(s.right);
+      if (r.merged_into != s.left) jobs.push_back({JobKind::kAdd, s.left, s.right, -1});
+    } else if (left == me) {
+      jobs.push_back({JobKind::kReceive, s.left, s.right, right});
+    } else {
+      jobs.push_back({JobKind::kSend, s.left, s.right, left});
+    }
+  }
+  add_broadcast(jobs, me, fleet.ranks->size(), rank_of(tree.root));
+}
+
+Status ShardSums::Impl::give_memory() {
+  for (const auto& [shard, part] : parts) {
+    std::vector<void*>& at = memory[shard];
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      ENG_ASSIGN(void* m, pool.bucket_memory(part.replica, part.lane, part.slot, b));
+      at.push_back(m);
+      if (!part.merges.empty()) ENG_TRY(pool.adder(part.replica, part.lane, b).status());
+      if (part.own_events) {
+        ENG_ASSIGN(auto event, Event::create(lane_device(shard, b)));
+        lane_events[shard].push_back(std::move(event));
+      }
+    }
+    ready[shard].assign(buckets.size(), nullptr);
+  }
+  job_events.resize(jobs.size());
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    const Job& job = jobs[j];
+    const int64_t on = job.kind == JobKind::kSend ? job.right : job.left;
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      if (on >= 0) {
+        ENG_ASSIGN(auto event, Event::create(sum_device(on, b)));
+        job_events[j].push_back(std::move(event));
+      }
+      if (job.kind == JobKind::kAdd || job.kind == JobKind::kReceive) ENG_TRY(pool.adder(parts.at(job.left).replica, SumPool::kSums, b).status());
+      if (job.kind != JobKind::kAdd) ENG_TRY(pool.host_memory(0, b).status());
+    }
+  }
+  progress.resize(buckets.size());
+  tickets.reserve(buckets.size());
+  return {};
+}
+
+// A part's memory as the stream of `to` can read it: as it is, or copied to the replica's staging memory through the host.
+Result<const void*> ShardSums::Impl::brought(int64_t shard, size_t bucket, const std::shared_ptr<Device>& to, size_t to_replica, size_t job) {
+  const void* from = memory.at(shard)[bucket];
+  const std::shared_ptr<Device>& source = sum_device(shard, bucket);
+  if (to->sees(*source)) {
+    ENG_TRY(to->wait(*ready.at(shard)[bucket]));
+    return from;
+  }
+  const uint64_t bytes = buckets[bucket].bytes;
+  ENG_ASSIGN(void* host, pool.host_memory(1 + job, bucket));
+  ENG_ASSIGN(void* staging, pool.staging(to_replica, bucket));
+  ENG_ASSIGN(std::unique_ptr<Event> moved, Event::create(source));
+  ENG_TRY(source->wait(*ready.at(shard)[bucket]));
+  ENG_TRY(source->copy_to_host(host, from, bytes));
+  ENG_TRY(source->record(*moved));
+  ENG_TRY(to->wait(*moved));
+  ENG_TRY(to->copy_to_device(staging, host, bytes));
+  between_events.push_back(std::move(moved));
+  return staging;
+}
+
+Status ShardSums::Impl::add_local(size_t j, size_t bucket) {
+  const Job& job = jobs[j];
+  const Part& left = parts.at(job.left);
+  const std::shared_ptr<Device>& on = sum_device(job.left, bucket);
+  ENG_TRY(on->wait(*ready.at(job.left)[bucket]));
+  ENG_ASSIGN(const void* right, brought(job.right, bucket, on, left.replica, j));
+  ENG_ASSIGN(BucketAdder * adder, pool.adder(left.replica, SumPool::kSums, bucket));
+  ENG_TRY(adder->run(memory.at(job.left)[bucket], right));
+  ENG_TRY(on->record(*job_events[j][bucket]));
+  ready.at(job.left)[bucket] = job_events[j][bucket].get();
+  return {};
+}
+
+// Whether the part is complete and lies where a message can be sent from: in place, or copied into the bucket's host memory.
+Result<bool> ShardSums::Impl::to_host(int64_t shard, size_t bucket, Progress& p) {
+  const std::shared_ptr<Device>& on = sum_device(shard, bucket);
+  if (p.stage == 0 && !on->host_visible()) {
+    ENG_ASSIGN(void* host, pool.host_memory(0, bucket));
+    ENG_TRY(on->wait(*ready.at(shard)[bucket]));
+    ENG_TRY(on->copy_to_host(host, memory.at(shard)[bucket], buckets[bucket].bytes));
+    Event& event = job_events[p.job].empty() ? *ready.at(shard)[bucket] : *job_events[p.job][bucket];
+    ENG_TRY(on->record(event));
+    ready.at(shard)[bucket] = &event;
+  }
+  p.stage = 1;
+  bool yes = false;
+  ENG_TRY(ready.at(shard)[bucket]->passed(yes));
+  return yes;
+}
+
+Result<bool> ShardSums::Impl::advance_send(const Job& job, size_t bucket, Progress& p) {
+  const bool total = job.kind == JobKind::kSendAll;
+  const int64_t shard = total ? tree.root : job.right;
+  const void* from = nullptr;
+  if (p.ticket < 0) {
+    if (total && p.received_all) {
+      ENG_ASSIGN(from, pool.host_memory(0, bucket));
+    } else {
+      ENG_ASSIGN(const bool there, to_host(shard, bucket, p));
+      if (!there) return false;
+      from = memory.at(shard)[bucket];
+      if (!sum_device(shard, bucket)->host_visible()) {
+        ENG_ASSIGN(from, pool.host_memory(0, bucket));
+      }
+    }
+    p.ticket = fleet.ranks->post_send(job.rank, static_cast<int>(bucket), from, buckets[bucket].bytes);
+  }
+  return fleet.ranks->done(p.ticket);
+}
+
+Result<bool> ShardSums::Impl::advance_receive(size_t j, size_t bucket, Progress& p) {
+  const Job& job = jobs[j];
+  ENG_ASSIGN(void* host, pool.host_memory(0, bucket));
+  if (p.ticket < 0) {
+    if (p.staged) {  // what came before is still being added
+      bool yes = false;
+      ENG_TRY(p.staged->passed(yes));
+      if (!yes) return false;
+      p.staged = nullptr;
+    }
+    p.ticket = fleet.ranks->post_receive(job.rank, static_cast<int>(bucket), host, buckets[bucket].bytes);
+  }
+  if (!fleet.ranks->done(p.ticket)) return false;
+  if (job.kind == JobKind::kReceiveAll) {
+    p.received_all = true;
+    return true;
+  }
+  const Part& left = parts.at(job.left);
+  const std::shared_ptr<Device>& on = sum_device(job.left, bucket);
+  ENG_TRY(on->wait(*ready.at(job.left)[bucket]));
+  const void* from = host;
+  if (!on->host_visible()) {
+    ENG_ASSIGN(void* staging, pool.staging(left.replica, bucket));
+    ENG_TRY(on->copy_to_device(staging, host, buckets[bucket].bytes));
+    from = staging;
+  }
+  ENG_ASSIGN(BucketAdder * adder, pool.adder(left.replica, SumPool::kSums, bucket));
+  ENG_TRY(adder->run(memory.at(job.left)[bucket], from));
+  ENG_TRY(on->record(*job_events[j][bucket]));
+  p.staged = job_events[j][bucket].get();
+  ready.at(job.left)[bucket] = p.staged;
+  return true;
+}
+
+// Goes on with a bucket as far as it can; true when all its jobs are done.
+Result<bool> ShardSums::Impl::advance(size_t bucket) {
+  Progress& p = progress[bucket];
+  while (p.job < jobs.size()) {
+    const Job& job = jobs[p.job];
+    bool done = true;
+    if (job.kind == JobKind::kAdd) {
+      ENG_TRY(add_local(p.job, bucket));
+    } else if (job.kind == JobKind::kSend || job.kind == JobKind::kSendAll) {
+      ENG_ASSIGN(done, advance_send(job, bucket, p));
+    } else {
+      ENG_ASSIGN(done, advance_receive(p.job, bucket, p));
+    }
+    if (!done) return false;
+    ++p.job;
+    p.ticket = -1;
+    p.stage = 0;
+  }
+  return true;
+}
+
+ShardSums::ShardSums(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ShardSums::~ShardSums() = default;
+
+Result<std::unique_ptr<ShardSums>> ShardSums::create(Fleet& fleet, SumPool& pool, const std::vector<Bucket>& buckets, const ShardTree& tree, const std::vector<ShardPart>& parts) {
+  auto impl = std::make_unique<Impl>(fleet, pool, buckets);
+  impl->tree = tree;
+  for (const ShardPart& p : parts) impl->parts[p.shard] = {.replica = p.replica, .lane = p.lane};
+  impl->plan_lanes();
+  impl->plan_jobs();
+  ENG_TRY(impl->give_memory());
+  return std::unique_ptr<ShardSums>(new ShardSums(std::move(impl)));
+}
+
+void* ShardSums::memory_of(int64_t shard, size_t bucket) const { return impl_->memory.at(shard)[bucket]; }
+
+Status ShardSums::begin() {
+  for (Progress& p : impl_->progress) p = {};
+  impl_->between_events.clear();
+  return {};
+}
+
+Status ShardSums::shard_done(int64_t shard, Program& program) {
+  Impl& s = *impl_;
+  Part& part = s.parts.at(shard);
+  for (size_t b = 0; b < s.buckets.size(); ++b) s.ready.at(shard)[b] = program.mark(b)[0];
+  for (size_t b = 0; b < s.buckets.size() && !part.merges.empty(); ++b) {
+    const std::shared_ptr<Device>& on = s.lane_device(shard, b);
+    ENG_ASSIGN(BucketAdder * adder, s.pool.adder(part.replica, part.lane, b));
+    for (const auto& [left, right] : part.merges) ENG_TRY(adder->run(s.memory.at(left)[b], s.memory.at(right)[b]));
+    for (const auto& [left, right] : part.merges) {
+      Event& event = *s.lane_events.at(left)[b];
+      ENG_TRY(on->record(event));
+      s.ready.at(left)[b] = &event;
+    }
+  }
+  return {};
+}
+
+Status ShardSums::finish() {
+  using Clock = std::chrono::steady_clock;
+  Impl& s = *impl_;
+  const int64_t limit = s.fleet.first_device()->timeout();
+  auto moved = Clock::now();
+  size_t before = 0;
+  for (;;) {
+    size_t left = 0, at = 0;
+    s.tickets.clear();
+    for (size_t b = 0; b < s.buckets.size(); ++b) {
+      ENG_ASSIGN(const bool done, s.advance(b));
+      at += s.progress[b].job;
+      if (done) continue;
+      ++left;
+      if (s.progress[b].ticket >= 0) s.tickets.push_back(s.progress[b].ticket);
+    }
+    if (left == 0) return {};
+    if (at != before) moved = Clock::now();
+    before = at;
+    ENG_TRY(s.fleet.ranks->health());
+    ENG_ASSIGN(const int64_t any, s.fleet.ranks->wait_any(s.tickets, std::chrono::microseconds(200)));
+    (void)any;
+    if (limit < 0 || Clock::now() - moved < std::chrono::milliseconds(limit)) continue;
+    return device_error("no gradient has come from the devices or the other ranks for ", static_cast<double>(limit) / 1000,
+                        " s: a device hangs or takes longer than expected; --device-timeout SECONDS sets how long to wait");
+  }
+}
+
+Result<void*> ShardSums::result(size_t replica, size_t bucket) {
+  Impl& s = *impl_;
+  const std::shared_ptr<Device>& on = s.fleet.replicas[replica].lanes[0][static_cast<size_t>(s.buckets[bucket].place)];
+  if (s.progress[bucket].received_all) {
+    ENG_ASSIGN(void* host, s.pool.host_memory(0, bucket));
+    if (on->host_visible()) return host;
+    ENG_ASSIGN(void* staging, s.pool.staging(replica, bucket));
+    ENG_TRY(on->copy_to_device(staging, host, s.buckets[bucket].bytes));
+    return staging;
+  }
+  ENG_ASSIGN(const void* total, s.brought(s.tree.root, bucket, on, replica, s.jobs.size() + replica));
+  return const_cast<void*>(total);
+}
+
+Result<std::vector<std::byte>> sum_over_shards(Fleet& fleet, const ShardTree& tree, DType dtype, uint64_t bytes,
+                                               const std::function<const std::byte*(int64_t)>& part_of) {
+  const auto shards = static_cast<size_t>(fleet.shards), ranks = static_cast<size_t>(fleet.ranks->size());
+  std::vector<std::byte> mine(shards * bytes), all(shards * bytes * ranks);
+  for (size_t i = 0; i < shards; ++i)
+    if (const std::byte* part = part_of(static_cast<int64_t>(i))) std::copy_n(part, bytes, mine.data() + i * bytes);
+  ENG_TRY(fleet.ranks->gather_all(mine.data(), mine.size(), all.data()));
+  const auto sum = [&](auto zero) -> Result<std::vector<std::byte>> {
+    using T = decltype(zero);
+    std::vector<T*> parts(shards, nullptr);
+    for (size_t i = 0; i < shards; ++i) {
+      const size_t rank = static_cast<size_t>(fleet.owner(static_cast<int64_t>(i))) / fleet.replicas.size();
+      parts[i] = reinterpret_cast<T*>(all.data() + rank * mine.size() + i * bytes);
+    }
+    const T* total = sum_parts<T>(tree, parts, bytes / sizeof(T));
+    const auto* first = reinterpret_cast<const std::byte*>(total);
+    return std::vector<std::byte>(first, first + bytes);
+  };
+  if (dtype == DType::kFloat32) return sum(0.0F);
+  if (dtype == DType::kFloat64) return sum(0.0);
+  return unsupported("a sum over shards of ", name_of(dtype), " values is not handled; float32 and float64 are");
+}
+
+}  // namespace eng
