@@ -20,7 +20,9 @@ constexpr int64_t kSeriesVisits = 12'000'000;
 constexpr int64_t kPricedVisits = 2'000'000;  // each round
 constexpr int64_t kImproveVisits = 20'000'000;
 constexpr size_t kBestStarts = 4;            // that are improved
-constexpr int kPriceRounds = 8;
+constexpr int64_t kExchangeRuns = 1500;
+constexpr int kPriceRounds = 6;
+constexpr double kPriceStep = 0.5;
 constexpr size_t kWindow = 8;                // groups of a sliding window
 
 OneDevice try_alone(const Problem& p, Simulator& simulator, int d) {
@@ -89,8 +91,12 @@ class Solver {
     add(place_by_finish_time(p_));
     SeriesSearch series(p_, pieces_);
     add(series.run(kSeriesVisits));
-    add_cuts(starts);
-    if (!starts[static_cast<size_t>(p_.device_count()) + 1].score.fits()) add_priced(series, starts);
+    if (const Judged& free = starts.back(); !free.score.fits()) {
+      const Judged from = free;
+      add_priced(series, from, starts);
+      for (size_t i = static_cast<size_t>(p_.device_count()); i < starts.size(); ++i) exchange(starts[i], kExchangeRuns);
+      add_cuts(starts);
+    }
     series_runs_ = series.runs();
     std::stable_sort(starts.begin(), starts.end(), [](const Judged& a, const Judged& b) { return better(a, b); });
     starts.erase(std::unique(starts.begin(), starts.end(), [](const Judged& a, const Judged& b) { return a.placement == b.placement; }), starts.end());
@@ -142,23 +148,51 @@ class Solver {
   }
 
   // Series again with a price on memory, raised on devices that are too full until they are not.
-  void add_priced(SeriesSearch& series, std::vector<Judged>& starts) {
+  void add_priced(SeriesSearch& series, const Judged& from, std::vector<Judged>& starts) {
     const size_t devices = p_.machine.devices.size();
     const auto memory = memory_by_group();
     std::vector<double> price(devices, 0);
-    simulator_.run(starts[devices + 1].placement);
-    double step = 0.1 * starts[devices + 1].score.makespan;
+    simulator_.run(from.placement);
+    const double time = from.score.makespan;
     for (int round = 0; round < kPriceRounds; ++round) {
       for (size_t d = 0; d < devices; ++d) {
         const auto& limit = p_.machine.devices[d].memory_limit;
         if (!limit) continue;
-        if (simulator_.peaks()[d] > *limit) price[d] = std::max(2 * price[d], step / static_cast<double>(*limit + 1));
-        else price[d] *= 0.8;
+        const double full = static_cast<double>(simulator_.peaks()[d]) / static_cast<double>(*limit + 1) - 1;
+        price[d] = std::max(0.0, price[d] + kPriceStep / std::sqrt(round + 1.0) * full * time / static_cast<double>(*limit + 1));
       }
       Prices prices(p_.groups.size() * devices);
       for (size_t g = 0; g < p_.groups.size(); ++g)
         for (size_t d = 0; d < devices; ++d) prices[g * devices + d] = price[d] * memory[g];
       starts.push_back(judge(simulator_, series.run(kPricedVisits, prices)));
+    }
+  }
+
+  // Exchanges two devices over a range of blocks, as long as that helps: it costs a crossing at each end at most, and moves as
+  // much memory as nothing else does.
+  void exchange(Judged& best, int64_t runs) {
+    const int64_t end = simulator_.runs() + runs;
+    const int blocks = static_cast<int>(pieces_.blocks.size()), devices = p_.device_count();
+    std::vector<std::pair<int, int>> ranges;  // tails first
+    for (int first = 1; first < blocks; ++first) ranges.emplace_back(first, blocks - 1);
+    for (int first = 0; first < blocks; ++first)
+      for (int last = first; last + 1 < blocks; ++last) ranges.emplace_back(first, last);
+    for (bool again = true; again;) {
+      again = false;
+      for (auto [first, last] : ranges) {
+        for (int a = 0; a < devices; ++a) {
+          for (int b = a + 1; b < devices; ++b) {
+            if (simulator_.runs() >= end) return;
+            Placement placement = best.placement;
+            for (size_t g = 0; g < placement.size(); ++g) {
+              if (pieces_.block_of[g] < first || pieces_.block_of[g] > last || (placement[g] != a && placement[g] != b)) continue;
+              if (const int to = placement[g] == a ? b : a; p_.groups[g].allowed(to)) placement[g] = to;
+            }
+            Judged changed = judge(simulator_, std::move(placement));
+            if (better(changed, best)) best = std::move(changed), again = true;
+          }
+        }
+      }
     }
   }
 

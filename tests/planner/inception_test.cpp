@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <set>
 
@@ -26,7 +26,8 @@ Machine machine_of(int devices, LinkSpec link) {
   return m;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+// CPU time: the machine may do other things meanwhile.
+double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
 Result<Step> inception_step(int64_t batch) {
   const char* bin = std::getenv("ENGINE_BIN");
@@ -48,7 +49,7 @@ TEST_CASE("InceptionV4 is planned in a second, twice the same" * doctest::skip(s
   const auto step = inception_step(32);
   INFO(step.status().message());
   REQUIRE(step.ok());
-  for (const auto& [devices, link, limit] : {std::tuple{2, LinkSpec{1e-6, 200e9}, 0.0}, {2, {10e-6, 20e9}, 0.0}, {2, {10e-6, 20e9}, 0.6},
+  for (const auto& [devices, link, limit] : {std::tuple{2, LinkSpec{1e-6, 200e9}, 0.0}, {2, {10e-6, 20e9}, 0.0}, {2, {10e-6, 20e9}, 0.6}, {2, {10e-6, 20e9}, 0.55}, {2, {10e-6, 20e9}, 0.8},
                                              {3, {1e-6, 200e9}, 0.0}, {4, {1e-6, 200e9}, 0.0}, {4, {10e-6, 20e9}, 0.35}, {8, {1e-6, 200e9}, 0.0}}) {
     Machine machine = machine_of(devices, link);
     if (limit > 0) {
@@ -57,7 +58,7 @@ TEST_CASE("InceptionV4 is planned in a second, twice the same" * doctest::skip(s
       simulator.run(Placement(all->groups.size(), 0));
       for (DeviceSpec& d : machine.devices) d.memory_limit = static_cast<uint64_t>(limit * static_cast<double>(simulator.peaks()[0]));
     }
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = std::clock();
     const auto problem = make_problem(step->graph, machine, roofline_costs(machine));
     REQUIRE(problem.ok());
     const double grouped = seconds_since(start);
@@ -72,7 +73,7 @@ TEST_CASE("InceptionV4 is planned in a second, twice the same" * doctest::skip(s
     CHECK(static_cast<int>(plan.nodes.size()) == static_cast<int>(step->graph.live_nodes().size()));
     double one = 0;
     for (const OneDevice& o : solution->one_device) one = o.note.empty() && (one == 0 || o.score.makespan < one) ? o.score.makespan : one;
-    std::printf("L4 InceptionV4, %d devices, link %.0f us + %.0f GB/s%s: planned in %.2f s (groups %.2f, solver %.2f), %zu nodes, %d groups, %d flows, %s, "
+    std::printf("L4 InceptionV4, %d devices, link %.0f us + %.0f GB/s%s: planned in %.2f s of CPU (groups %.2f, solver %.2f), %zu nodes, %d groups, %d flows, %s, "
                 "%lld simulations; step %.2f ms, best one device %.2f ms (%.3fx), bound %.2f ms, %d crossings\n",
                 devices, link.latency * 1e6, link.bytes_per_second / 1e9, limit > 0 ? ", memory limit" : "", seconds, grouped, solved - grouped, plan.nodes.size(),
                 problem->group_count(), static_cast<int>(problem->flows.size()), plan.method.c_str(), static_cast<long long>(solution->simulations), plan.seconds * 1e3,
