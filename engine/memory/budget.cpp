@@ -13,7 +13,7 @@ namespace eng {
 namespace {
 
 constexpr size_t kTried = 12;        // moves that are measured before the best is taken
-constexpr size_t kTriedAtMost = 400; // where none of those helps
+constexpr size_t kTriedAtMost = 1000; // where none of those helps
 constexpr double kRung = 0.985;      // each line limit by the one before
 constexpr int kRungs = 128;
 
@@ -25,7 +25,7 @@ struct Measure {
 
 class Search {
  public:
-  Search(const Graph& g, const StepLine& line, const std::vector<uint64_t>& workspace, const NodeCost& cost) : g_(g), line_(line) {
+  Search(const Graph& g, const StepLine& line, const std::vector<uint64_t>& workspace, const CostOfNode& cost) : g_(g), line_(line) {
     bytes_.assign(static_cast<size_t>(g.value_count()), 0);
     scratch_.assign(static_cast<size_t>(g.node_count()), 0);
     cost_.assign(static_cast<size_t>(g.node_count()), 0);
@@ -50,9 +50,9 @@ class Search {
   bool reach(uint64_t limit, std::vector<char>& kept) {
     Measure now = measure(kept, limit);
     while (now.excess > 0) {
-      const ValueId v = best_move(limit, kept, now);
-      if (v == kNoValue) return false;
-      kept[static_cast<size_t>(v)] ^= 1;
+      const std::optional<Move> move = best_move(limit, kept, now);
+      if (!move) return false;
+      kept[static_cast<size_t>(move->value)] = move->to;
       now = measure(kept, limit);
     }
     keep_what_fits(limit, kept);
@@ -87,39 +87,41 @@ class Search {
     return m;
   }
 
-  // Values whose content lies unread over slots that are above the limit: kept ones to be dropped, and copies to be avoided by keeping. By bytes
-  // times slots a unit of cost, best first.
-  std::vector<ValueId> moves(uint64_t limit, const std::vector<char>& kept) {
+  struct Move {
+    ValueId value;
+    Keep to;
+    double score;  // bytes times slots above the limit, a unit of cost
+  };
+
+  // What may be done about the values that are alive above the limit: kept ones are dropped, best score first; then copies are made each time or avoided by keeping.
+  std::vector<Move> moves(uint64_t limit, const std::vector<char>& kept) {
     std::vector<int> above(line_of_.slots.size() + 1, 0);
     for (size_t s = 0; s < line_of_.slots.size(); ++s) above[s + 1] = above[s] + (live_[s] > limit);
     std::vector<double> gain(static_cast<size_t>(g_.value_count()), 0);
     for (const Line::Version& v : line_of_.versions)
       gain[static_cast<size_t>(v.value)] += static_cast<double>(bytes_[static_cast<size_t>(v.value)]) *
                                             (above[static_cast<size_t>(v.last) + 1] - above[static_cast<size_t>(v.first)]);
-    std::vector<ValueId> list;
-    std::vector<double> score(gain.size(), 0);
+    std::vector<Move> list;
     for (ValueId v : line_.choices()) {
-      if (gain[static_cast<size_t>(v)] <= 0) continue;
-      score[static_cast<size_t>(v)] = gain[static_cast<size_t>(v)] / (cost_[static_cast<size_t>(g_.value(v).producer)] + total_cost_ * 1e-9);
-      list.push_back(v);
+      const double score = gain[static_cast<size_t>(v)] / (cost_[static_cast<size_t>(g_.value(v).producer)] + total_cost_ * 1e-9);
+      if (score <= 0) continue;
+      for (Keep to : {kAgain, kEachTime, kKept})
+        if (kept[static_cast<size_t>(v)] != to && (to != kEachTime || kept[static_cast<size_t>(v)] == kAgain)) list.push_back({v, to, score});
     }
-    std::stable_sort(list.begin(), list.end(), [&](ValueId a, ValueId b) {
-      const bool drop_a = kept[static_cast<size_t>(a)], drop_b = kept[static_cast<size_t>(b)];
-      return drop_a != drop_b ? drop_a : score[static_cast<size_t>(a)] > score[static_cast<size_t>(b)];
-    });
+    std::stable_sort(list.begin(), list.end(), [](const Move& a, const Move& b) { return a.to != b.to ? a.to == kAgain || b.to == kKept : a.score > b.score; });
     return list;
   }
 
-  // The move that takes most of the excess for its cost; kNoValue where none takes any.
-  ValueId best_move(uint64_t limit, std::vector<char>& kept, const Measure& now) {
-    const std::vector<ValueId> list = moves(limit, kept);
-    ValueId best = kNoValue;
+  // The move that takes most of the excess for its cost; none where none takes any.
+  std::optional<Move> best_move(uint64_t limit, std::vector<char>& kept, const Measure& now) {
+    const std::vector<Move> list = moves(limit, kept);
+    std::optional<Move> best;
     double best_rate = 0;
-    for (size_t i = 0; i < std::min(list.size(), kTriedAtMost) && (i < kTried || best == kNoValue); ++i) {
-      char& choice = kept[static_cast<size_t>(list[i])];
-      choice ^= 1;
+    for (size_t i = 0; i < std::min(list.size(), kTriedAtMost) && (i < kTried || !best); ++i) {
+      char& choice = kept[static_cast<size_t>(list[i].value)];
+      const char before = std::exchange(choice, list[i].to);
       const Measure then = measure(kept, limit);
-      choice ^= 1;
+      choice = before;
       if (then.excess >= now.excess) continue;
       const double rate = (now.excess - then.excess) / std::max(then.cost - now.cost, total_cost_ * 1e-6);
       if (rate > best_rate) best_rate = rate, best = list[i];
@@ -131,15 +133,15 @@ class Search {
   void keep_what_fits(uint64_t limit, std::vector<char>& kept) {
     std::vector<ValueId> dropped;
     for (ValueId v : line_.choices())
-      if (!kept[static_cast<size_t>(v)] && line_.kept_by_all()[static_cast<size_t>(v)]) dropped.push_back(v);
+      if (kept[static_cast<size_t>(v)] != kKept && line_.kept_by_all()[static_cast<size_t>(v)]) dropped.push_back(v);
     std::stable_sort(dropped.begin(), dropped.end(), [&](ValueId a, ValueId b) {
       return cost_[static_cast<size_t>(g_.value(a).producer)] > cost_[static_cast<size_t>(g_.value(b).producer)];
     });
     double cost = measure(kept, limit).cost;
     for (ValueId v : dropped) {
-      kept[static_cast<size_t>(v)] = 1;
+      const char before = std::exchange(kept[static_cast<size_t>(v)], kKept);
       const Measure then = measure(kept, limit);
-      if (then.excess > 0 || then.cost > cost) kept[static_cast<size_t>(v)] = 0;
+      if (then.excess > 0 || then.cost > cost) kept[static_cast<size_t>(v)] = before;
       else cost = then.cost;
     }
   }
@@ -192,7 +194,7 @@ double counted_cost(const Graph& graph, NodeId node) {
   return c.flops + 10 * c.bytes;
 }
 
-Result<BudgetChoice> fit_memory(const Graph& step, uint64_t limit, const MemoryEstimator& estimator, uint64_t* smallest, const NodeCost& cost) {
+Result<BudgetChoice> fit_memory(const Graph& step, uint64_t limit, const MemoryEstimator& estimator, uint64_t* smallest, const CostOfNode& cost) {
   ENG_ASSIGN(const MemoryNeed whole, estimator(step));
   BudgetChoice choice;
   choice.bytes = choice.bytes_without = whole.total;
@@ -239,7 +241,7 @@ Result<BudgetChoice> fit_memory(const Graph& step, uint64_t limit, const MemoryE
   choice.copies = best->copies;
   choice.bytes = best->need.total;
   for (ValueId v : line.choices())
-    if (all[static_cast<size_t>(v)] && !best->kept[static_cast<size_t>(v)]) choice.recomputed.push_back(step.value(v).name);
+    if (all[static_cast<size_t>(v)] && best->kept[static_cast<size_t>(v)] != kKept) choice.recomputed.push_back(step.value(v).name);
   choice.flops = flops_of(step);
   choice.extra_flops = flops_of(choice.graph) - choice.flops;
   choice.slow_down = 1 + best->cost / std::max(search.total_cost(), 1.0);

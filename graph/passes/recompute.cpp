@@ -83,17 +83,17 @@ class StepLine::Unroller {
       for (ValueId v : g_.node(n).inputs)
         if (again(v)) heavy |= make(v);
       emit(n, false, true);
-      if (!heavy) continue;
-      for (ValueId v : event_)  // stepping stones: made once more when their own reader comes
-        if (s_.cheap_[static_cast<size_t>(g_.value(v).producer)] && line_.versions[version(v)].last != static_cast<int>(line_.slots.size()) - 1)
-          copy_[static_cast<size_t>(v)] = Line::kNoVersion;
+      for (ValueId v : event_) {  // stepping stones are made once more when their own reader comes
+        const bool stone = line_.versions[version(v)].last != static_cast<int>(line_.slots.size()) - 1;
+        if (kept_[static_cast<size_t>(v)] == kEachTime || (heavy && stone && s_.cheap_[static_cast<size_t>(g_.value(v).producer)])) copy_[static_cast<size_t>(v)] = Line::kNoVersion;
+      }
     }
     return std::move(line_);
   }
 
  private:
   size_t version(ValueId v) const { return static_cast<size_t>(copy_[static_cast<size_t>(v)]); }
-  bool again(ValueId v) const { return v != kNoValue && s_.can_choose_[static_cast<size_t>(v)] && !kept_[static_cast<size_t>(v)]; }
+  bool again(ValueId v) const { return v != kNoValue && s_.can_choose_[static_cast<size_t>(v)] && kept_[static_cast<size_t>(v)] != kKept; }
 
   // Appends the copies that end in `wanted`. Returns whether a costly one is among them.
   bool make(ValueId wanted) {
@@ -173,6 +173,7 @@ Result<int> recompute(Graph& g, const std::vector<char>& kept) {
     g.value(ids[i]).layout = from.layout;
   }
   int copies = 0;
+  std::vector<int> times(static_cast<size_t>(g.node_count()), 0);
   for (const Line::Slot& slot : line.slots) {
     Node node = g.node(slot.node);
     for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -190,7 +191,8 @@ Result<int> recompute(Graph& g, const std::vector<char>& kept) {
       const int made = line.makes[static_cast<size_t>(slot.makes) + o];
       node.outputs[o] = made == Line::kNoVersion ? kNoValue : ids[static_cast<size_t>(made)];
     }
-    node.name = node.name.empty() ? "" : node.name + "/again";
+    const int time = times[static_cast<size_t>(slot.node)]++;
+    if (!node.name.empty()) node.name += time ? cat("/again_", time) : "/again";
     node.phase = Phase::kBackward;
     node.forward_node = slot.node;
     order.push_back(g.add_node(std::move(node)));

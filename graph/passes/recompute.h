@@ -5,8 +5,8 @@
 //   recompute()   the graph for one choice
 //
 // What is run again reads values that are kept, inputs, weights, or what is run again for it. Copies stand where they are needed in the
-// stored order, which schedule.h keeps, so nothing else has to hold them back. A copy that stands between other copies and costs next
-// to nothing (BN, ReLU, Concat between two convolutions) is not held until its own reader comes but made once more then.
+// stored order, which schedule.h keeps, so nothing else has to hold them back. A copy that costs next to nothing and is only a stepping stone to
+// a costly one (BN, ReLU, Concat between two convolutions) is not held until its own reader comes but made once more then.
 // Never run again: what draws random numbers from no counter, and what makes the next content of a state. BatchNormTraining is run again for
 // its result alone: running statistics are left out, and the saved statistics are kept. Random dropout draws the same bits: its
 // counter advances when its last reader is done.
@@ -17,6 +17,13 @@
 #include "graph/ir/graph.h"
 
 namespace eng {
+
+// What becomes of an activation between the forward phase and its readers in the backward phase.
+enum Keep : char {
+  kAgain = 0,     // made again for its first reader and held for the others
+  kKept = 1,      // held all the time
+  kEachTime = 2,  // made again for each reader
+};
 
 // The step line for one choice.
 struct Line {
@@ -48,7 +55,7 @@ class StepLine {
   // Values that may be kept or not: those, and what making them again could start from.
   const std::vector<ValueId>& choices() const { return choices_; }
   const std::vector<NodeId>& order() const { return order_; }
-  // `kept`: per value; only choices() count.
+  // `kept`: a Keep per value; only choices() count.
   Line unroll(const std::vector<char>& kept) const;
 
  private:
@@ -63,9 +70,9 @@ class StepLine {
   std::vector<ValueId> choices_;
 };
 
-// Rewrites a training step so that of the activations that can be made again only `kept` (by value id) are kept. Value ids stay, node
-// ids change; copies are in phase kBackward, their forward node is what they repeat, and they are named "<name>/again". Returns the
-// number of copies; a graph without backward phase is left as it is.
+// Rewrites a training step so that of the activations that can be made again only those are held that `kept` (a Keep by value id) says.
+// Value ids stay, node ids change; copies are in phase kBackward, their forward node is what they repeat, and they are named "<name>/again",
+// "<name>/again_1", ... Returns the number of copies; a graph without backward phase is left as it is.
 Result<int> recompute(Graph& step, const std::vector<char>& kept);
 
 }  // namespace eng

@@ -138,7 +138,7 @@ TEST_CASE("recomputation changes no bit of weights, slots, statistics and losses
       CAPTURE(seed);
       Random random(seed);
       std::vector<char> kept(static_cast<size_t>(step.graph.value_count()), 0);
-      for (char& k : kept) k = static_cast<char>(seed > 0 && random.between(0, static_cast<int64_t>(seed)) > 0);
+      for (char& k : kept) k = seed > 0 ? static_cast<char>(random.between(kAgain, kEachTime)) : char{kAgain};
       Graph g = step.graph;
       auto copies = recompute(g, kept);
       REQUIRE_MESSAGE(copies.ok(), copies.status().message());
