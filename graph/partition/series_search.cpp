@@ -80,7 +80,7 @@ int renamed(int d, int a, int b) {
 SeriesSearch::Table SeriesSearch::search(const Problem& sub, const Block& block, int64_t effort, const Prices& prices) {
   const int devices = sub.device_count(), n = sub.group_count();
   const int first = block.entry >= 0 ? 1 : 0, last = block.exit >= 0 ? n - 1 : n;
-  const bool exact = block.inside.size() <= kExactBlockGroups && width_of(problem_, block) <= kExactBlockWidth;
+  const bool exact = block.inside.size() <= exact_groups_ && width_of(problem_, block) <= kExactBlockWidth;
   std::vector<int> free;
   std::vector<std::vector<int>> units;
   for (int g = first; g < last; ++g) free.push_back(g), units.push_back({g});

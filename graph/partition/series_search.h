@@ -1,5 +1,5 @@
 // Exact dynamic programming along the series of blocks: the state is the device of a boundary, the cost of a step is the
-// block's own makespan between two boundary devices. Blocks of at most 24 groups and width 6 are searched exactly (branch and
+// block's own makespan between two boundary devices. Blocks of at most `exact_groups` groups and width 6 are searched exactly (branch and
 // bound, up to a node limit), others by finish time and improvement.
 #pragma once
 
@@ -13,12 +13,11 @@
 
 namespace eng {
 
-inline constexpr size_t kExactBlockGroups = 24;
 inline constexpr int kExactBlockWidth = 6;
 
 class SeriesSearch {
  public:
-  SeriesSearch(const Problem& problem, const Pieces& pieces) : problem_(problem), pieces_(pieces) {}
+  SeriesSearch(const Problem& problem, const Pieces& pieces, size_t exact_groups) : problem_(problem), pieces_(pieces), exact_groups_(exact_groups) {}
 
   // A placement of all groups. Prices as in search.h; memory limits are not looked at. `effort`: tasks that simulations may
   // visit, shared evenly by blocks and pairs of boundary devices.
@@ -37,6 +36,7 @@ class SeriesSearch {
 
   const Problem& problem_;
   const Pieces& pieces_;
+  const size_t exact_groups_;
   std::map<std::string, Table> known_;  // blocks that look the same are searched once
   int64_t runs_ = 0;
 };

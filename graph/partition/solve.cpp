@@ -40,7 +40,7 @@ OneDevice try_alone(const Problem& p, Simulator& simulator, int d) {
 
 class Solver {
  public:
-  explicit Solver(const Problem& problem) : p_(problem), simulator_(problem), pieces_(find_pieces(problem)) {
+  Solver(const Problem& problem, const SolveOptions& options) : p_(problem), options_(options), simulator_(problem), pieces_(find_pieces(problem)) {
     std::vector<int> place(p_.groups.size());
     for (size_t i = 0; i < pieces_.order.size(); ++i) place[static_cast<size_t>(pieces_.order[i])] = static_cast<int>(i);
     for (int g : pieces_.order) units_.push_back({g});
@@ -51,7 +51,7 @@ class Solver {
     run_limit_ = std::max<int64_t>(2000, kImproveVisits / (p_.group_count() * kTaskKinds));
   }
 
-  Result<Solution> run(const SolveOptions& options) {
+  Result<Solution> run() {
     Solution s;
     s.one_device = each_device_alone(p_);
     s.bound = lower_bound(p_);
@@ -60,7 +60,7 @@ class Solver {
     if (p_.device_count() == 1) {
       best = judge(simulator_, all_on(0));
       s.method = "one device";
-    } else if (options.exact_small && placements <= kExactPlacements) {
+    } else if (options_.exact_small && placements <= kExactPlacements) {
       best = judge(simulator_, all_on(0));
       search_exactly(simulator_, pieces_.order, std::numeric_limits<int64_t>::max(), {}, best);
       s.method = cat("all placements of ", p_.group_count(), " groups");
@@ -89,7 +89,7 @@ class Solver {
     auto add = [&](Placement placement) { starts.push_back(judge(simulator_, std::move(placement))); };
     for (int d = 0; d < p_.device_count(); ++d) add(all_on(d));
     add(place_by_finish_time(p_));
-    SeriesSearch series(p_, pieces_);
+    SeriesSearch series(p_, pieces_, options_.exact_groups);
     add(series.run(kSeriesVisits));
     if (const Judged& free = starts.back(); !free.score.fits()) {
       const Judged from = free;
@@ -98,10 +98,8 @@ class Solver {
       add_cuts(starts);
     }
     series_runs_ = series.runs();
-    std::stable_sort(starts.begin(), starts.end(), [](const Judged& a, const Judged& b) { return better(a, b); });
-    starts.erase(std::unique(starts.begin(), starts.end(), [](const Judged& a, const Judged& b) { return a.placement == b.placement; }), starts.end());
-
-    if (starts.size() > kBestStarts) starts.resize(kBestStarts);
+    for (Judged& start : promising(starts)) starts.push_back(start);
+    keep_best(starts);
     Judged best = starts[0];
     for (Judged& start : starts) {
       polish(start, run_limit_ / static_cast<int64_t>(2 * starts.size()));
@@ -109,6 +107,52 @@ class Solver {
     }
     polish(best, run_limit_ / 2);
     return best;
+  }
+
+  static void keep_best(std::vector<Judged>& starts) {
+    std::stable_sort(starts.begin(), starts.end(), [](const Judged& a, const Judged& b) { return better(a, b); });
+    starts.erase(std::unique(starts.begin(), starts.end(), [](const Judged& a, const Judged& b) { return a.placement == b.placement; }), starts.end());
+    if (starts.size() > kBestStarts) starts.resize(kBestStarts);
+  }
+
+  // Of the starts that do not fit, the fastest for what they lack, made to fit.
+  std::vector<Judged> promising(const std::vector<Judged>& starts) {
+    std::vector<Judged> some;
+    for (const Judged& s : starts)
+      if (s.score.excess > 0 && s.score.makespan != kCannotRun) some.push_back(s);
+    double limits = 1;
+    for (const DeviceSpec& d : p_.machine.devices) limits += static_cast<double>(d.memory_limit.value_or(0));
+    auto rank = [&](const Judged& j) { return j.score.makespan * (1 + static_cast<double>(j.score.excess) / limits); };
+    std::stable_sort(some.begin(), some.end(), [&](const Judged& a, const Judged& b) { return rank(a) < rank(b); });
+    some.erase(std::unique(some.begin(), some.end(), [](const Judged& a, const Judged& b) { return a.placement == b.placement; }), some.end());
+    if (some.size() > kBestStarts) some.resize(kBestStarts);
+    for (Judged& s : some) make_fit(s, run_limit_ / 8);
+    return some;
+  }
+
+  // Takes, again and again, the move that frees most memory for the time that it costs.
+  void make_fit(Judged& best, int64_t runs) {
+    const int64_t end = simulator_.runs() + runs;
+    while (best.score.excess > 0) {
+      Judged chosen;
+      double most = 0;
+      for (const auto& unit : units_) {
+        for (int d = 0; d < p_.device_count(); ++d) {
+          if (simulator_.runs() >= end) return;
+          Placement placement = best.placement;
+          for (int g : unit)
+            if (p_.groups[static_cast<size_t>(g)].allowed(d)) placement[static_cast<size_t>(g)] = d;
+          if (placement == best.placement) continue;
+          const Score score = simulator_.run(placement);
+          if (score.excess >= best.score.excess) continue;
+          const double freed = static_cast<double>(best.score.excess - score.excess) / static_cast<double>(best.score.excess);
+          const double worth = freed / (std::max(0.0, score.makespan / best.score.makespan - 1) + 1e-3);
+          if (worth > most) most = worth, chosen = {std::move(placement), score};
+        }
+      }
+      if (most == 0) return;
+      best = std::move(chosen);
+    }
   }
 
   // Places the series in two parts: all before a group on one device, the rest on another; and the devices filled one after
@@ -226,9 +270,9 @@ class Solver {
     std::set<std::vector<int>> seen;
     std::vector<std::vector<int>> all;
     auto add = [&](std::vector<int> window) {
-      if (window.size() <= kExactBlockGroups && seen.insert(window).second) all.push_back(std::move(window));
+      if (window.size() <= options_.exact_groups && seen.insert(window).second) all.push_back(std::move(window));
     };
-    if (pieces_.order.size() <= kExactBlockGroups) add(pieces_.order);
+    if (pieces_.order.size() <= options_.exact_groups) add(pieces_.order);
     for (const Block& block : pieces_.blocks) {
       std::vector<int> window;
       if (block.entry >= 0) window.push_back(block.entry);
@@ -236,7 +280,7 @@ class Solver {
       if (block.exit >= 0) window.push_back(block.exit);
       add(window);
     }
-    for (size_t at = 0; at + kWindow <= pieces_.order.size(); at += kWindow / 2)
+    for (size_t at = 0; kWindow <= options_.exact_groups && at + kWindow <= pieces_.order.size(); at += kWindow / 2)
       add({pieces_.order.begin() + static_cast<std::ptrdiff_t>(at), pieces_.order.begin() + static_cast<std::ptrdiff_t>(at + kWindow)});
     return all;
   }
@@ -259,6 +303,7 @@ class Solver {
   }
 
   const Problem& p_;
+  const SolveOptions options_;
   Simulator simulator_;
   Pieces pieces_;
   std::vector<std::vector<int>> units_;  // single groups too, by where they begin
@@ -276,7 +321,7 @@ std::vector<OneDevice> each_device_alone(const Problem& problem) {
 
 Result<Solution> solve(const Problem& problem, const SolveOptions& options) {
   if (problem.order.empty()) return internal_error("the partition problem is not finished");
-  return Solver(problem).run(options);
+  return Solver(problem, options).run();
 }
 
 std::string bytes_text(uint64_t bytes) {

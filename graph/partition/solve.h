@@ -13,6 +13,7 @@ namespace eng {
 
 struct SolveOptions {
   bool exact_small = true;  // few groups: all placements are searched, with pruning. Off, the way of big problems is taken
+  size_t exact_groups = 24;  // a set of groups that branch and bound may go through at once
 };
 
 struct OneDevice {
