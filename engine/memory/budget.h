@@ -20,7 +20,7 @@ struct MemoryNeed {
 // Deterministic. engine/exec/estimate.h has the one that plans as Program::compile does.
 using MemoryEstimator = std::function<Result<MemoryNeed>(const Graph&)>;
 // Seconds, or any unit, that a node takes.
-using NodeCost = std::function<double(const Graph&, NodeId)>;
+using CostOfNode = std::function<double(const Graph&, NodeId)>;
 
 // By operator counts alone: flops plus ten a byte moved, about the balance of one core and of an accelerator without matrix units.
 double counted_cost(const Graph& graph, NodeId node);
@@ -37,6 +37,6 @@ struct BudgetChoice {
 // The cheapest step found that takes at most `limit_bytes`; the step itself where it fits as it is. kDevice where none was found: the message
 // says the fewest bytes that were reached, `smallest` (may be null) receives them.
 Result<BudgetChoice> fit_memory(const Graph& step, uint64_t limit_bytes, const MemoryEstimator& estimator, uint64_t* smallest = nullptr,
-                                const NodeCost& cost = counted_cost);
+                                const CostOfNode& cost = counted_cost);
 
 }  // namespace eng
