@@ -52,4 +52,9 @@ Result<std::chrono::milliseconds> read_silence(std::chrono::milliseconds otherwi
   return std::chrono::milliseconds(seconds * 1000);
 }
 
+std::chrono::seconds launcher_patience() {
+  const char* text = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
+  return std::chrono::seconds(text ? number(text) : 1);
+}
+
 }  // namespace eng

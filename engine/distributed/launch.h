@@ -21,4 +21,7 @@ Result<Launch> read_launch();
 // ENGINE_RANKS_SILENCE in seconds, or `otherwise`; wanted: 2 to 86400.
 Result<std::chrono::milliseconds> read_silence(std::chrono::milliseconds otherwise);
 
+// How long Open MPI's mpirun waits between SIGTERM and SIGKILL: OMPI_MCA_odls_base_sigkill_timeout, which it hands to the ranks; 1 second unless set.
+std::chrono::seconds launcher_patience();
+
 }  // namespace eng

@@ -56,6 +56,12 @@ RankIdentity own_identity() {
   return me;
 }
 
+uint64_t process_start_time(int32_t pid) {
+  char state = 0;
+  uint64_t start_time = 0;
+  return read_stat(pid, &state, &start_time) ? start_time : 0;
+}
+
 ProcessState look_up_process(int32_t pid, uint64_t start_time) {
   char state = 0;
   uint64_t started = 0;
@@ -69,12 +75,11 @@ void Liveness::start(int self, std::vector<RankIdentity> ranks, std::vector<bool
   ranks_ = std::move(ranks);
   heard_directly_ = std::move(heard_directly);
   const size_t count = ranks_.size();
+  heard_directly_[static_cast<size_t>(self)] = false;
   on_host_.assign(count, false);
-  watched_.assign(count, true);
-  watched_[static_cast<size_t>(self)] = false;
   const RankIdentity& me = identity(self);
   for (size_t r = 0; r < count; ++r)
-    on_host_[r] = me.space[0] && same_host(self, static_cast<int>(r)) && !std::strcmp(me.space, ranks_[r].space);
+    on_host_[r] = static_cast<int>(r) != self && me.space[0] && same_host(self, static_cast<int>(r)) && !std::strcmp(me.space, ranks_[r].space);
   last_heard_.assign(count, now);
   stopped_since_.assign(count, kNever);
   last_check_ = last_host_check_ = now;
@@ -83,7 +88,7 @@ void Liveness::start(int self, std::vector<RankIdentity> ranks, std::vector<bool
 Liveness::Loss Liveness::check_host(Clock::time_point now) {
   last_host_check_ = now;
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    if (!on_host_[r] || !watched_[r]) continue;
+    if (!on_host_[r]) continue;
     const ProcessState state = look_up_process(ranks_[r].pid, ranks_[r].start_time);
     if (state.gone) return {static_cast<int>(r), "was killed or has crashed", true};
     if (!state.stopped) {
@@ -108,8 +113,14 @@ Liveness::Loss Liveness::check(Clock::time_point now) {
     if (loss.rank >= 0) return loss;
   }
   for (size_t r = 0; r < ranks_.size(); ++r)
-    if (heard_directly_[r] && watched_[r] && now - last_heard_[r] > options_.silence)
+    if (heard_directly_[r] && now - last_heard_[r] > options_.silence)
       return {static_cast<int>(r), cat("has not answered for ", options_.silence.count() / 1000, " seconds: it is frozen, or its host is down or cannot be reached"), false};
+  return {};
+}
+
+Liveness::Loss Liveness::unheard_since(Clock::time_point then) const {
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    if (heard_directly_[r] && last_heard_[r] < then) return {static_cast<int>(r), "was killed or has crashed, or its host is down", false};
   return {};
 }
 

@@ -24,6 +24,8 @@ struct RankIdentity {
   uint64_t start_time = 0;  // of the process, in clock ticks since boot
 };
 RankIdentity own_identity();
+// Of a process, in clock ticks since boot; 0 if there is none.
+uint64_t process_start_time(int32_t pid);
 
 struct ProcessState {
   bool gone = false;     // there is no such process any more, or it is a zombie
@@ -43,12 +45,12 @@ class Liveness {
   // `heard_directly[r]`: r sends heartbeats to this rank, so silence counts.
   void start(int self, std::vector<RankIdentity> ranks, std::vector<bool> heard_directly, const RankOptions& options, Clock::time_point now);
   void heard(int rank, Clock::time_point now) { last_heard_[static_cast<size_t>(rank)] = now; }
-  // The rank has left in order: it is not watched any more.
-  void left(int rank) { watched_[static_cast<size_t>(rank)] = false; }
   // Looks at the ranks of this host now.
   Loss check_host(Clock::time_point now);
   // check_host, at most every 250 ms, and silence. If this process itself was held up (stopped, or starved of the processor), every clock starts anew.
   Loss check(Clock::time_point now);
+  // A rank that sends heartbeats to this one but was not heard since `then`, although it was asked then and the launcher wants the run to end.
+  Loss unheard_since(Clock::time_point then) const;
 
   const RankIdentity& identity(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
   bool same_host(int a, int b) const { return identity(a).host_leader == identity(b).host_leader; }
@@ -59,7 +61,7 @@ class Liveness {
   int self_ = 0;
   RankOptions options_;
   std::vector<RankIdentity> ranks_;
-  std::vector<bool> heard_directly_, on_host_, watched_;
+  std::vector<bool> heard_directly_, on_host_;
   std::vector<Clock::time_point> last_heard_, stopped_since_;
   Clock::time_point last_check_, last_host_check_;
 };

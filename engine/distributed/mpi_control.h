@@ -11,7 +11,8 @@
 namespace eng {
 
 enum class ControlKind : int32_t {
-  kAlive,    // a heartbeat
+  kAlive,    // a heartbeat, or the answer to kAsk
+  kAsk,      // answer now
   kEnding,   // this rank has told the user why the run ends; `code` is the exit status
   kClosing,  // this rank needs nothing more from the others
 };

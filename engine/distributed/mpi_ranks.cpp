@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 
 #include "engine/train/interrupt.h"
@@ -11,7 +12,9 @@ namespace eng {
 namespace {
 
 constexpr uint64_t kMaxRecord = 1 << 20;
-constexpr std::chrono::seconds kGuard{5};
+constexpr std::chrono::seconds kGuard{5};             // a rank that fails ends within it
+constexpr std::chrono::seconds kFinalize{10};         // MPI_Finalize may take this long
+constexpr std::chrono::seconds kFinalizeStopping{1};  // ... after a stop signal
 
 std::atomic<bool> started_once{false};
 
@@ -35,11 +38,26 @@ Result<std::shared_ptr<Ranks>> MpiRanks::start(const RankOptions& options, int64
 
 MpiRanks::~MpiRanks() {
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (phase_ == Phase::kRunning) phase_ = Phase::kClosing;
     work_.notify_all();
+    progress_.wait(lock, [this] { return phase_ == Phase::kEnded; });
   }
-  thread_.join();
+  bool finalized = !start_status_.ok();
+  const Clock::time_point since = Clock::now();
+  while (!finalized && Clock::now() - since < (interrupt_signal() ? kFinalizeStopping : kFinalize)) {
+    std::unique_lock lock(finalized_->mutex);
+    finalized = finalized_->changed.wait_for(lock, std::chrono::milliseconds(100), [this] { return finalized_->yes; });
+  }
+  if (finalized) {
+    thread_.join();
+  } else if (interrupt_signal()) {
+    thread_.detach();  // a launcher that is ending the run may not answer MPI any more, and all ranks have what they need
+  } else {
+    std::fprintf(stderr, "error: rank %d: all ranks had finished, but MPI_Finalize did not return within %d seconds: another rank has died in it\n", rank_,
+                 static_cast<int>(kFinalize.count()));
+    _exit(exit_status(Code::kDevice));
+  }
 }
 
 Status MpiRanks::check_peer(int other, int tag) const {

@@ -7,8 +7,10 @@
 // How a run ends early. A rank that fails, or the one that speaks for a lost rank, prints the one message, tells all ranks "ending" and calls MPI_Abort. A rank
 // told so stays silent and waits to be killed; should that not happen it leaves by itself. Whatever MPI does, a guard ends the process (kGuard).
 // mpirun often sees a death first and sends SIGTERM, then SIGKILL a second later: on a signal the processes of this host are looked at
-// at once, so that a death is not taken for a Ctrl-C.
+// at once and those elsewhere are asked for an answer, so that a death is not taken for a Ctrl-C.
 #pragma once
+
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -60,6 +62,13 @@ class MpiRanks final : public Ranks {
     Clock::time_point posted;
   };
 
+  // Outlives the object: MPI_Finalize may never return.
+  struct Finalized {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool yes = false;
+  };
+
   explicit MpiRanks(const RankOptions& options) : options_(options) {}
   int64_t post(const Transfer& transfer);
   bool done_locked(int64_t ticket) const;
@@ -71,9 +80,10 @@ class MpiRanks final : public Ranks {
   void serve();
   bool transfer_round(Clock::time_point now);
   void control_round(Clock::time_point now);
-  void beat(Clock::time_point now);
+  void beat(ControlKind kind);
   void check_signal(Clock::time_point now);
   void check_left(Clock::time_point now);
+  void check_launcher();
   void rest(bool moved, Clock::time_point now);
   void tell_all(ControlKind kind, int code);
   // Each of these ends the process.
@@ -82,12 +92,13 @@ class MpiRanks final : public Ranks {
   void other_ends(const ControlMessage& message);
   void say_ending(int code);
   void abort_all(int code);
-  void finalize();
 
   const RankOptions options_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   std::vector<std::string> hosts_;
   std::thread thread_;
+  const std::shared_ptr<Finalized> finalized_ = std::make_shared<Finalized>();
+  const pid_t launcher_ = getppid();
 
   std::mutex mutex_;  // guards the block below
   std::condition_variable work_;      // the communication thread rests here
@@ -110,7 +121,8 @@ class MpiRanks final : public Ranks {
   std::vector<ControlMessage> received_;
   std::vector<bool> closed_;  // ranks that need nothing more
   std::vector<int> beats_to_;
-  Clock::time_point last_beat_{}, last_move_{}, last_left_check_{};
+  Clock::time_point last_beat_{}, last_move_{}, last_slow_check_{}, asked_{}, signal_time_{};
+  std::chrono::milliseconds answer_time_{0};  // a rank asked must be heard within it
   int signal_ = 0;
   bool closing_told_ = false, speaking_ = false;
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/distributed/launch.h"
+#include "engine/distributed/mpi_quiet.h"
 #include "engine/distributed/mpi_ranks.h"
 #include "engine/train/interrupt.h"
 
@@ -20,19 +22,17 @@ constexpr microseconds kLongRest{400};      // ... up to this
 constexpr int kRestShare = 64;              // so that at most this share is added to a wait
 constexpr milliseconds kIdleRest{20};       // nothing is under way
 constexpr milliseconds kAfterwork{10};      // ... and has not been for this long: MPI may still have bytes of finished sends in hand
+constexpr milliseconds kSlowCheck{500};     // for the launcher and for ranks that have left
 constexpr milliseconds kSayEnding{300};     // for "ending" to reach the others
 constexpr milliseconds kOthersSpeak{2500};  // a rank that is not the speaker leaves by itself after this
 constexpr milliseconds kGrace{300};         // for the callers to look up from what they do
 constexpr milliseconds kAbort{3000};        // MPI_Abort may take this long
-constexpr milliseconds kFinalize{10000};    // and MPI_Finalize this
 constexpr milliseconds kLeftBehind{5000};   // an operation may wait this long for a rank that has closed
 
-// Ends the process after `after`, whatever the other threads are stuck in, unless `over` has become true.
-void guard(milliseconds after, int code, const std::string& message, std::shared_ptr<std::atomic<bool>> over = nullptr) {
+// Ends the process after `after`, whatever the other threads are stuck in.
+void guard(milliseconds after, int code) {
   std::thread([=] {
     std::this_thread::sleep_for(after);
-    if (over && *over) return;
-    if (!message.empty()) std::fprintf(stderr, "%s\n", message.c_str());
     _exit(code);
   }).detach();
 }
@@ -54,13 +54,26 @@ void MpiRanks::run(int64_t expected, const char* launcher) {
   }
   if (!status.ok()) return;
   serve();
-  finalize();
+  control_.close();
+  transfers_.close();
+  const std::shared_ptr<Finalized> finalized = finalized_;
+  {
+    std::lock_guard lock(mutex_);
+    phase_ = Phase::kEnded;
+    progress_.notify_all();
+  }
+  // The object may go from here on.
+  MPI_Finalize();
+  std::lock_guard lock(finalized->mutex);
+  finalized->yes = true;
+  finalized->changed.notify_all();
 }
 
 Status MpiRanks::open(int64_t expected, const char* launcher) {
   int given = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given) != MPI_SUCCESS) return device_error("MPI_Init_thread failed");
   ENG_TRY(mpi_status(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+  hold_back_mpi_texts();
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   if (expected > 0 && expected != size_) {
@@ -84,6 +97,7 @@ Status MpiRanks::open(int64_t expected, const char* launcher) {
   ENG_TRY(control_.open());
   closed_.assign(static_cast<size_t>(size_), false);
   closed_[static_cast<size_t>(rank_)] = true;
+  answer_time_ = std::clamp<milliseconds>(launcher_patience() / 2, milliseconds(500), milliseconds(3000));
   // Heartbeats form a star around rank 0.
   std::vector<bool> heard(static_cast<size_t>(size_), rank_ == 0);
   heard[0] = true;
@@ -117,10 +131,17 @@ void MpiRanks::serve() {
     control_round(now);
     if (closing_told_ && control_.all_sent() && transfers_.idle() && std::find(closed_.begin(), closed_.end(), false) == closed_.end()) return;
     check_signal(now);
-    beat(now);
+    if (now - last_beat_ >= options_.heartbeat) {
+      last_beat_ = now;
+      beat(ControlKind::kAlive);
+    }
     const Liveness::Loss loss = liveness_.check(now);
     if (loss.rank >= 0) lost(loss);
-    check_left(now);
+    if (now - last_slow_check_ >= kSlowCheck) {
+      last_slow_check_ = now;
+      check_launcher();
+      check_left(now);
+    }
     rest(moved, now);
   }
 }
@@ -163,17 +184,18 @@ void MpiRanks::control_round(Clock::time_point now) {
   if (!status.ok()) own_failure(status);
   for (const ControlMessage& m : received_) {
     liveness_.heard(m.from, now);
+    if (m.kind == ControlKind::kAsk && control_.sent(static_cast<int>(m.from)))
+      (void)control_.send(static_cast<int>(m.from), {.kind = ControlKind::kAlive, .step = step_, .from = rank_});
     if (m.kind == ControlKind::kClosing) closed_[static_cast<size_t>(m.from)] = true;
     if (m.kind == ControlKind::kEnding) other_ends(m);
   }
 }
 
-void MpiRanks::beat(Clock::time_point now) {
-  if (now - last_beat_ < options_.heartbeat) return;
-  last_beat_ = now;
+// A heartbeat, or a question, to the ranks that this one hears from.
+void MpiRanks::beat(ControlKind kind) {
   for (const int r : beats_to_) {
     if (!control_.sent(r)) continue;
-    const Status status = control_.send(r, {.kind = ControlKind::kAlive, .step = step_, .from = rank_});
+    const Status status = control_.send(r, {.kind = kind, .step = step_, .from = rank_});
     if (!status.ok()) own_failure(status);
   }
 }
@@ -183,20 +205,33 @@ void MpiRanks::tell_all(ControlKind kind, int code) {
     if (r != rank_) (void)control_.send(r, {.kind = kind, .code = code, .step = step_, .from = rank_});
 }
 
-// A signal may be the launcher's answer to a death that it saw before us.
+// A signal may be the launcher's answer to a death that it saw before us, a broken connection that death itself: look at this host's ranks, ask the others.
 void MpiRanks::check_signal(Clock::time_point now) {
   const int signal = interrupt_signal();
-  if (signal && !signal_) {
-    const Liveness::Loss loss = liveness_.check_host(now);
-    if (loss.rank >= 0) lost(loss);
+  Liveness::Loss loss;
+  if (connection_trouble() || (signal && !signal_)) {
+    loss = liveness_.check_host(now);
+    if (asked_ == Clock::time_point{}) asked_ = now;
+    beat(ControlKind::kAsk);
   }
+  if (signal && !signal_) signal_time_ = now;
   signal_ = signal;
+  if (asked_ != Clock::time_point{} && now - asked_ > answer_time_) {
+    loss = liveness_.unheard_since(asked_);
+    asked_ = {};
+  }
+  if (loss.rank >= 0) lost(loss);
+}
+
+// mpirun was killed: it cannot end the others, nobody reads what they print.
+void MpiRanks::check_launcher() {
+  if (getppid() == launcher_) return;
+  if (local_rank_ == 0) std::fprintf(stderr, "error: rank %d: the launcher (pid %d) is gone, during step %lld\n", rank_, static_cast<int>(launcher_), static_cast<long long>(step_));
+  _exit(exit_status(Code::kDevice));
 }
 
 // A rank that has closed while this one waits for it: somebody returned early on one rank only.
 void MpiRanks::check_left(Clock::time_point now) {
-  if (now - last_left_check_ < milliseconds(500)) return;
-  last_left_check_ = now;
   int left = -1;
   {
     std::lock_guard lock(mutex_);
@@ -250,6 +285,8 @@ void MpiRanks::lost(const Liveness::Loss& loss) {
     std::lock_guard lock(mutex_);
     note = note_.empty() ? "" : "; " + note_;
   }
+  if (signal_ && loss.on_host && Clock::now() - signal_time_ > launcher_patience() / 2)
+    note += cat("; a stop signal had come before: mpirun kills what still runs ", launcher_patience().count(), " s after it (OMPI_MCA_odls_base_sigkill_timeout)");
   const Status status = device_error("rank ", loss.rank, " (host ", who.host, ", pid ", who.pid, ") ", loss.what, ", during step ", step_, note);
   std::fprintf(stderr, "error: %s\n", status.message().c_str());
   const int code = exit_status(status.code());
@@ -277,7 +314,7 @@ void MpiRanks::other_ends(const ControlMessage& m) {
 
 void MpiRanks::say_ending(int code) {
   speaking_ = true;
-  guard(kSayEnding + kGrace + kAbort, code, "");
+  guard(kSayEnding + kGrace + kAbort, code);
   tell_all(ControlKind::kEnding, code);
   const Clock::time_point until = Clock::now() + kSayEnding;
   std::vector<ControlMessage> ignored;
@@ -290,15 +327,6 @@ void MpiRanks::say_ending(int code) {
 void MpiRanks::abort_all(int code) {
   MPI_Abort(MPI_COMM_WORLD, code);
   _exit(code);
-}
-
-void MpiRanks::finalize() {
-  auto over = std::make_shared<std::atomic<bool>>(false);
-  guard(kFinalize, exit_status(Code::kDevice), cat("error: rank ", rank_, ": all ranks had finished, but MPI_Finalize did not return"), over);
-  control_.close();
-  transfers_.close();
-  MPI_Finalize();
-  *over = true;
 }
 
 }  // namespace eng

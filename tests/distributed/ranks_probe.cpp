@@ -127,10 +127,11 @@ struct Record {
 // A training loop in small: each step every rank sends to the next and receives from the one before, "computes", and gathers a record.
 Status steps(Ranks& ranks, const std::string& mode, int64_t special) {
   const int me = ranks.rank(), size = ranks.size();
-  std::vector<char> out(200000), in(200000);
+  const size_t bytes = std::getenv("PROBE_BYTES") ? std::strtoul(std::getenv("PROBE_BYTES"), nullptr, 10) : 200000;
+  std::vector<char> out(bytes), in(bytes);
   std::vector<Record> all(static_cast<size_t>(size));
   ranks.set_note("the last checkpoint is last.ckpt (step 2)");
-  for (int64_t step = 1; step <= 200; ++step) {
+  for (int64_t step = 1; step <= (mode == "long" ? 4000 : 200); ++step) {
     ranks.set_step(step);
     std::fill(out.begin(), out.end(), static_cast<char>(step + me));
     int64_t tickets[2] = {-1, -1};
