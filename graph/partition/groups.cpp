@@ -108,12 +108,14 @@ class Grouper {
     }
   }
 
-  // Backward nodes of no forward node sum the gradients of a shared weight: they run just before its update.
+  // Backward nodes of no forward node sum the gradients of a shared weight: they run just before its update, or with the
+  // owner's backward nodes where the norm of all gradients comes between.
   void assign_later(NodeId n) {
     const Node& node = g_.node(n);
     if (node.forward_node != kNoNode && task(node.forward_node).group >= 0)
       return assign(n, task(node.forward_node).group, node.phase == Phase::kUpdate ? TaskKind::kUpdate : TaskKind::kBackward);
-    assign(n, update_group(n), TaskKind::kUpdate);
+    const int group = update_group(n);
+    assign(n, group, node.phase == Phase::kBackward && read_by_rest(n) ? TaskKind::kBackward : TaskKind::kUpdate);
     for (ValueId v : node.inputs)  // slots live with their parameter
       if (v != kNoValue && is_state(g_.value(v))) owner_.emplace(v, task(n).group);
   }
@@ -129,6 +131,13 @@ class Grouper {
     }
     if (rest_ < 0) rest_ = new_group();
     return rest_;
+  }
+
+  bool read_by_rest(NodeId n) {
+    for (ValueId v : g_.node(n).outputs)
+      for (NodeId reader : v == kNoValue ? std::vector<NodeId>{} : uses_[static_cast<size_t>(v)])
+        if (g_.node(reader).phase == Phase::kUpdate && owner_among_inputs(reader, Role::kParameter) < 0) return true;
+    return false;
   }
 
   int owner_among_inputs(NodeId n, Role role) const {
@@ -158,15 +167,12 @@ class Grouper {
     }
   }
 
-  // After the node that takes longest (most FLOPs), the first one where none takes any.
+  // After its first node, which is the one with the weight matrix where there is one.
   void name(Group& group) {
-    double most = -1;
     for (const auto& nodes : group.nodes) {
-      for (NodeId n : nodes) {
-        const double flops = cost_of(g_, g_.node(n)).flops;
-        if (flops > most) most = flops, group.name = placement_name(g_, g_.node(n));
-      }
-      if (most >= 0) return;
+      if (nodes.empty()) continue;
+      group.name = placement_name(g_, g_.node(nodes[0]));
+      return;
     }
   }
 

@@ -25,7 +25,7 @@ inline constexpr int kTaskKinds = 3;
 const char* name_of(TaskKind kind);  // "forward", "backward", "update"
 
 struct Group {
-  std::string name;                  // of its costliest node
+  std::string name;                  // of its first node
   std::vector<NodeId> nodes[kTaskKinds];  // in the order in which they run; empty where the problem is made by hand
   std::vector<double> node_seconds[kTaskKinds];  // as `nodes`: node * devices + device
   // Per device, seconds; kCannotRun (in all three) where the device refuses a node of the group, with the reason.
