@@ -57,6 +57,8 @@ Result<std::shared_ptr<Device>> Device::open(const eb_backend_table* backend, in
   info.struct_size = sizeof info;
   ENG_TRY(to_status(backend->core->device_info(index, &info, &error), error, text(backend->name) + " device " + std::to_string(index)));
   d->name_ = text(info.name);
+  d->description_ = text(info.description);
+  d->options_ = options;
   if (info.unavailable.length) return device_error("device ", d->name_, " cannot be used: ", text(info.unavailable));
   d->capabilities_ = info.capabilities;
   if (info.alignment) d->alignment_ = info.alignment;

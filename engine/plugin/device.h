@@ -32,6 +32,8 @@ class Device {
 
   const eb_backend_table& backend() const { return *backend_; }
   const std::string& name() const { return name_; }
+  const std::string& description() const { return description_; }  // "AMD EPYC 9654"
+  const DeviceOptions& options() const { return options_; }
   uint64_t alignment() const { return alignment_; }
   bool prefers_channels_last() const { return capabilities_ & EB_CAP_CHANNELS_LAST; }
   bool host_visible() const { return capabilities_ & EB_CAP_HOST_VISIBLE; }
@@ -63,7 +65,8 @@ class Device {
   bool lost_ = false;
   eb_device* device_ = nullptr;
   eb_stream* stream_ = nullptr;
-  std::string name_;
+  std::string name_, description_;
+  DeviceOptions options_;
   uint64_t alignment_ = 64, capabilities_ = 0;
 };
 
