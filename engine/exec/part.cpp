@@ -188,6 +188,8 @@ void ProgramPart::set_external(ValueId v, void* memory) {
   if (s < 0) return;
   pointers_[static_cast<size_t>(s)] = memory;
   if (!connected_) return;
+  for (size_t i = 0; i < copies_.size(); ++i)
+    if (storage_.of[static_cast<size_t>(storage_.copies[i].second)] == s) copies_[i].from = memory;
   for (const Patch& p : patches_[s]) {
     if (p.output) steps_[p.step].outputs[p.index] = memory;
     else steps_[p.step].inputs[p.index] = memory;

@@ -95,6 +95,32 @@ Result<Checkpoint> load_checkpoint(const std::string& path) {
   return checkpoint;
 }
 
+Status share_checkpoint(Ranks& ranks, Checkpoint& checkpoint) {
+  json head;
+  if (ranks.rank() == 0) {
+    head["state"] = to_json(checkpoint.state);
+    head["options"] = checkpoint.options;
+    for (const auto& [name, t] : checkpoint.tensors) head["tensors"].push_back({name, static_cast<int>(t.dtype()), t.shape()});
+  }
+  std::string text = head.dump(-1, ' ', false, json::error_handler_t::replace);
+  uint64_t length = text.size();
+  ENG_TRY(ranks.broadcast(&length, sizeof length, 0));
+  text.resize(length);
+  ENG_TRY(ranks.broadcast(text.data(), length, 0));
+  if (ranks.rank() != 0) {
+    try {
+      head = json::parse(text);
+      checkpoint.state = from_json(head["state"]);
+      checkpoint.options = head["options"];
+      for (const json& t : head["tensors"]) checkpoint.tensors[t[0]] = Tensor(static_cast<DType>(t[1].get<int>()), t[2].get<Shape>());
+    } catch (const json::exception& e) {
+      return internal_error("rank 0's checkpoint arrived damaged: ", e.what());
+    }
+  }
+  for (auto& [name, t] : checkpoint.tensors) ENG_TRY(ranks.broadcast(t.mutable_bytes(), t.byte_count(), 0));
+  return {};
+}
+
 Status check_checkpoint(const Checkpoint& checkpoint, const std::map<std::string, Tensor>& wanted, const std::string& path) {
   std::vector<std::string> missing, left_over, different;
   for (const auto& [name, tensor] : wanted) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/distributed/ranks.h"
 #include "engine/train/metrics.h"
 #include "engine/train/monitor.h"
 #include "graph/base/status.h"
@@ -43,6 +44,9 @@ struct Checkpoint {
 Status save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 // Errors: no checkpoint, damaged, or of a later format; all name the file.
 Result<Checkpoint> load_checkpoint(const std::string& path);
+
+// Rank 0's checkpoint becomes every rank's. All ranks call it.
+Status share_checkpoint(Ranks& ranks, Checkpoint& checkpoint);
 
 // Fine where the checkpoint has exactly the tensors of `wanted` (by name, type and shape); else one message that lists what is missing, left
 // over and of another shape (the first few of each): a checkpoint of another model, head or optimiser.

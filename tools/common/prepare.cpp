@@ -263,17 +263,12 @@ void report_files(const Dataset& data, const std::string& path, const Console& c
 
 }  // namespace
 
-Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const Console& console, Progress& progress) {
+Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, std::shared_ptr<Ranks> ranks, const Console& console, Progress& progress) {
   auto p = std::make_unique<Prepared>();
-  DeviceOptions device_options;
-  device_options.threads = static_cast<int>(o.threads);
-  device_options.deterministic = o.deterministic;
   ENG_TRY(load_backends(o.backend_path));
-  ENG_ASSIGN(p->device, Device::open(o.devices, device_options));
-  std::shared_ptr<Device> host = p->device;  // constants are folded on the CPU, whatever computes the steps
-  if (p->device->name().rfind("cpu:", 0) != 0) {
-    ENG_ASSIGN(host, Device::open("cpu:0", device_options));
-  }
+  ENG_ASSIGN(const std::vector<std::string> names, device_names(o.devices));
+  for (const std::string& name : names) ENG_TRY(Device::open(name).status());  // an unknown one is said before anything is read
+  ENG_ASSIGN(const std::shared_ptr<Device> host, Device::open("cpu:0"));  // constants are folded on the CPU, whatever computes the steps
   const Evaluator evaluator = evaluator_on(host);
 
   ENG_ASSIGN(Graph model, read_model(o.model, console));
@@ -320,7 +315,12 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
     from_tail = auto_plan.loss_kind;
   }
   ENG_ASSIGN(step.loss, choose_loss(o, data, from_tail));
-  p->steps = std::make_unique<ModelSteps>(std::move(model), p->device, evaluator, step, inputs);
+  const auto step_of = [&](int64_t rows) { return build_training_step(model, binding_of(inputs, rows), step, evaluator); };
+  ENG_ASSIGN(DeviceChoice choice, choose_devices(o, std::move(ranks), step_of, console));
+  p->fleet = choice.fleet;
+  p->device_plan = std::move(choice.plan);
+  step.sync_batch_norm = o.sync_bn && !p->fleet->single();
+  p->steps = std::make_unique<ModelSteps>(std::move(model), p->fleet, evaluator, step, inputs, choice.placer);
   ENG_ASSIGN(p->plan, p->steps->plan(o.batch));
   console.note("loss: " + p->plan.loss_note);
   ENG_TRY(check_classes(p->plan, data));
@@ -360,6 +360,10 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, const 
   pipeline.augment = true;
   pipeline.workers = worker_count(o.input);
   pipeline.skip_failed_samples = o.on_bad_image != "fail";
+  if (p->fleet->ranks->size() > 1) {  // each rank loads what its shards need; a file that breaks later would make the ranks' batches differ
+    pipeline.part = [fleet = p->fleet](int64_t rows) { return fleet->rows_of_rank(rows); };
+    pipeline.skip_failed_samples = false;
+  }
   ENG_ASSIGN(p->training_pipeline, DataPipeline::create(p->training, pipeline));
   if (p->validation) {
     pipeline.shuffle = pipeline.augment = false;

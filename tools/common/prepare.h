@@ -11,12 +11,14 @@
 #include "engine/train/model_steps.h"
 #include "tools/common/console.h"
 #include "tools/common/data_source.h"
+#include "tools/common/devices.h"
 #include "tools/common/train_options.h"
 
 namespace eng::tools {
 
 struct Prepared {
-  std::shared_ptr<Device> device;
+  std::shared_ptr<Fleet> fleet;
+  std::optional<Plan> device_plan;       // where the branches or the number of replicas were planned
   std::unique_ptr<ModelSteps> steps;
   Step plan;                             // of the batch size: parameters, loss form, label form
   std::vector<std::string> classes;      // class names; empty where the data have none
@@ -27,6 +29,6 @@ struct Prepared {
   std::unique_ptr<DataPipeline> training_pipeline, validation_pipeline;
 };
 
-Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& options, const Console& console, Progress& progress);
+Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& options, std::shared_ptr<Ranks> ranks, const Console& console, Progress& progress);
 
 }  // namespace eng::tools

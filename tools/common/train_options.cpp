@@ -117,13 +117,26 @@ OptionGroup callback_rows(TrainOptions& o) {
 }
 
 OptionGroup device_rows(TrainOptions& o) {
-  return {"Device",
+  return {"Devices",
           {
-              {.name = "--devices", .target = &o.devices, .value = "NAME", .help = "where it is computed; one device"},
+              {.name = "--devices", .target = &o.devices, .value = "NAME,...", .help = "where it is computed, such as cpu:0,cpu:1; with several ranks (mpirun, srun) the devices of each"},
+              {.name = "--parallel", .target = &o.parallel, .value = "HOW",
+               .help = "several devices: data (each computes shards of the batch), branch (each computes branches of the model), auto (what is predicted to be fastest, one device included; ranks: data), none",
+               .choices = {"auto", "data", "branch", "none"}},
+              {.name = "--shards", .target = &o.shards, .value = "N",
+               .help = "parts of each batch, computed by themselves; results depend on it, and not on the number of devices", .default_text = "as many as devices", .low = 0, .high = 1 << 16},
+              {.name = "--sync-bn", .target = &o.sync_bn, .help = "batch normalisation over the whole batch instead of each shard by itself"},
+              {.name = "--placement", .target = &o.placement, .value = "FILE", .help = "with --parallel branch: lines 'node name pattern = device'", .default_text = "found by the planner"},
+              {.name = "--plan", .target = &o.plan, .value = "FILE.json", .help = "a plan as engine-graph plan or an earlier run wrote it", .default_text = "made anew"},
+              {.name = "--costs", .target = &o.costs, .value = "HOW", .help = "what plans are made from: measured (once, then kept in the cache folder), estimated (from FLOPs and bytes)",
+               .choices = {"measured", "estimated"}},
+              {.name = "--memory", .target = &o.memory, .value = "BYTES", .help = "most memory of each device, such as 8G: values are recomputed and shards made smaller to meet it", .default_text = "no limit"},
+              {.name = "--device-timeout", .target = &o.device_timeout, .value = "SECONDS", .help = "a device that does not answer for so long is held for lost",
+               .default_text = "60, and more for large steps", .low = 0, .high = 1e7},
               {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "backend plugins: files, or folders with engine-backend-*.so, separated by ':'",
                .default_text = "ENGINE_BACKEND_PATH, else beside the program"},
-              {.name = "--threads", .target = &o.threads, .value = "N", .help = "threads of a step; sums depend on it, so it belongs to the recipe",
-               .default_text = "one a processor", .low = 0, .high = 4096},
+              {.name = "--threads", .target = &o.threads, .value = "N", .help = "threads of a shard; sums depend on it, so it belongs to the recipe",
+               .default_text = "processors / shards", .low = 0, .high = 4096},
               {.name = "--precision", .target = &o.precision, .value = "TYPE", .help = "of the computation", .choices = {"fp32", "bf16"}},
               {.name = "--deterministic", .target = &o.deterministic, .help = "same bits on every run where a device would not guarantee it (the CPU always does)"},
           }};
@@ -148,8 +161,6 @@ OptionTable train_table(TrainOptions& o) {
   t.about = "Trains an ONNX model and writes it back as ONNX. Results on stdout, logs on stderr, everything else in --out.\n"
             "Exit status: 0 done, 2 wrong usage, 3 bad model or data, 4 device failure, 5 stopped by a signal after saving.";
   t.groups = {run_rows(o), objective_rows(o), model_rows(o), data_group(o), callback_rows(o), device_rows(o), debugging_rows(o)};
-  t.refused = {{"--parallel", "one device computes"}, {"--shards", "a step is computed whole"}, {"--plan", "one device computes"},
-               {"--placement", "one device computes"}, {"--memory", "choose a smaller --batch"}};
   return t;
 }
 
@@ -188,6 +199,7 @@ Status check_partners(const TrainOptions& o) {
   ENG_TRY(refuse({"--save-best-only"}, o.keep == 0, "is about the numbered checkpoints of --keep, which is not given"));
   const bool moves = o.rotate > 0 || o.shear > 0 || !o.zoom.empty() || !o.shift.empty();
   ENG_TRY(refuse({"--fill-mode"}, !moves, "belongs to --rotate, --shear, --zoom and --shift, of which none is given"));
+  if (!o.plan.empty() && !o.placement.empty()) return usage_error("--plan and --placement exclude one another: a plan has a device for each node");
   if (o.metrics.size() > 1 && first_of(o.metrics, {"none"}) == "none") return usage_error("--metrics: none goes with no other metric");
   const std::string looks = o.dry_run ? "--dry-run" : o.check_gradients ? "--check-gradients" : o.profile ? "--profile" : "";
   ENG_TRY(refuse({"--write-gradients"}, !looks.empty(), "needs a step of training; " + looks + " trains none"));

@@ -40,8 +40,10 @@ struct TrainOptions {
   int64_t keep = 0, patience = 5;
   bool save_best_only = false, early_stop = false;
   // device
-  std::string devices = "cpu:0", precision = "fp32", backend_path;
-  bool deterministic = false;
+  std::string devices = "cpu:0", parallel = "auto", plan, placement, costs = "measured", memory, precision = "fp32", backend_path;
+  int64_t shards = 0;
+  double device_timeout = 0;
+  bool deterministic = false, sync_bn = false;
   // debugging
   std::string write_gradients;
   bool check_gradients = false, dry_run = false, profile = false;

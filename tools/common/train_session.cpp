@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "engine/io/file.h"
 #include "engine/report/html_report.h"
@@ -86,7 +85,7 @@ Status write_model(const Prepared& p, Graph graph, const std::string& path) {
 }
 
 Status evaluate_only(Prepared& p, Trainer& trainer, const Console& console) {
-  const bool own = p.validation_pipeline != nullptr;
+  const bool own = p.validation_pipeline != nullptr, first = p.fleet->ranks->rank() == 0;
   if (!own) console.note("no validation data: evaluating the training data");
   DataPipeline& data = own ? *p.validation_pipeline : *p.training_pipeline;
   ENG_ASSIGN(const Evaluation e, trainer.evaluate(data));
@@ -94,7 +93,7 @@ Status evaluate_only(Prepared& p, Trainer& trainer, const Console& console) {
   j["loss"] = e.loss;
   if (e.accuracy) j["accuracy"] = *e.accuracy;
   j["samples"] = e.samples;
-  std::printf("%s\n", j.dump().c_str());
+  if (first) std::printf("%s\n", j.dump().c_str());
   return {};
 }
 
@@ -134,6 +133,17 @@ Status write_report(const Prepared& p, const Trainer& trainer, const TrainOption
   return write_file_atomic(join_path(o.out, "report.html"), to_html(r));
 }
 
+// The first rank reads; the others, which may be on machines without the file, are given it.
+Result<Checkpoint> load_checkpoint_on_first(Ranks& ranks, const std::string& path) {
+  if (ranks.size() == 1) return load_checkpoint(path);
+  Checkpoint checkpoint;
+  if (ranks.rank() == 0) {
+    ENG_ASSIGN(checkpoint, load_checkpoint(path));
+  }
+  ENG_TRY(share_checkpoint(ranks, checkpoint));
+  return checkpoint;
+}
+
 // Puts what was found out in the place of auto and of what was left open, so that config.toml says what was done.
 Status resolve(TrainOptions& o, const Prepared& p, FitOptions& fit) {
   ENG_ASSIGN(const Monitor monitor, Monitor::create(fit.monitor, p.validation != nullptr, fit.accuracy && p.plan.correct != kNoValue));
@@ -142,7 +152,8 @@ Status resolve(TrainOptions& o, const Prepared& p, FitOptions& fit) {
   o.loss = name_of(p.plan.loss_kind);
   o.class_mode = name_of(p.class_mode);
   o.input.workers = worker_count(o.input);
-  if (o.threads == 0) o.threads = std::max(1u, std::thread::hardware_concurrency());
+  o.threads = p.fleet->threads;
+  o.shards = p.fleet->shards;
   if (p.pictures) {
     o.input.size = cat(p.preprocessing.height, "x", p.preprocessing.width);
     o.input.color = p.preprocessing.channels == 1 ? "gray" : "rgb";
@@ -156,7 +167,7 @@ void warn_of_changes(TrainOptions& o, const std::string& text, const Console& co
   const OptionTable before = train_table(was), now = train_table(o);
   if (!read_config(before, text, "config.toml", {}).ok()) return;
   const std::vector<std::string> free{"--epochs", "--steps", "--out", "--resume", "--verbose", "--metrics-every-step", "--config", "--checkpoint-every", "--keep", "--save-best-only",
-                                      "--early-stop", "--patience", "--workers", "--cache", "--devices", "--backend-path", "--write-gradients"};
+                                      "--early-stop", "--patience", "--workers", "--cache", "--devices", "--parallel", "--placement", "--plan", "--costs", "--memory", "--device-timeout", "--backend-path", "--write-gradients"};
   for (const std::string& name : changed_options(now, before)) {
     const std::string old = value_text(before, name);
     if (!first_of(free, {name}).empty() || old == "\"auto\"" || (old == "0" && name == "--threads") || (old == "\"\"" && (name == "--size" || name == "--color"))) continue;
@@ -165,16 +176,18 @@ void warn_of_changes(TrainOptions& o, const std::string& text, const Console& co
   }
 }
 
-Status train(TrainOptions& o, const Console& console, Progress& progress) {
+Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console& console, Progress& progress) {
   ENG_ASSIGN(FitOptions fit, fit_options(o));
+  const bool first = ranks->rank() == 0;  // the one that writes
   const std::string last = join_path(o.out, "last.ckpt");
   const bool looks_only = o.dry_run || o.check_gradients || o.profile;
-  const bool writes = !looks_only && o.epochs > 0;
+  const bool writes = !looks_only && o.epochs > 0 && first;
   Checkpoint checkpoint;
   if (o.resume) {
-    ENG_ASSIGN(checkpoint, load_checkpoint(last));
+    ENG_ASSIGN(checkpoint, load_checkpoint_on_first(*ranks, last));
   }
-  ENG_ASSIGN(const std::unique_ptr<Prepared> p, prepare_training(o, console, progress));
+  if (looks_only && ranks->size() > 1) return usage_error("--dry-run, --check-gradients and --profile look at one rank's work: run them without mpirun");
+  ENG_ASSIGN(const std::unique_ptr<Prepared> p, prepare_training(o, ranks, console, progress));
   if (looks_only) return inspect_step(o, *p, console);
 
   ENG_TRY(resolve(o, *p, fit));
@@ -205,6 +218,7 @@ Status train(TrainOptions& o, const Console& console, Progress& progress) {
   if (o.epochs == 0) return evaluate_only(*p, *trainer, console);
   catch_interrupts();
   ENG_ASSIGN(const FitEnd end, trainer->fit());
+  if (!first) return end == FitEnd::kInterrupted ? Status(Code::kStopped, "with the other ranks") : Status();
   ENG_TRY(write_report(*p, *trainer, o, fit.options_text));
   print_result(*trainer, o);
   if (end == FitEnd::kInterrupted) {
@@ -227,12 +241,18 @@ int run_engine_train(const std::vector<std::string>& words) {
     return 0;
   }
   if (options.precision != "fp32") return Console(1).finish(usage_error("--precision ", options.precision, " is not there yet; fp32 is"));
-  if (options.devices.find(',') != std::string::npos) {
-    return Console(1).finish(usage_error("--devices ", options.devices, ": several devices are not there yet; one is"));
+  const auto ranks = Ranks::start();
+  if (!ranks.ok()) return Console(1).finish(ranks.status());
+  const int verbosity = (*ranks)->rank() == 0 ? static_cast<int>(options.verbose) : 0;
+  Progress progress(verbosity, options.epochs);
+  const Console console(verbosity, &progress);
+  const Status status = train(options, *ranks, console, progress);
+  if (!status.ok() && status.code() != Code::kStopped && (*ranks)->size() > 1) {
+    progress.clear();
+    (*ranks)->fail(status);
   }
-  Progress progress(static_cast<int>(options.verbose), options.epochs);
-  const Console console(static_cast<int>(options.verbose), &progress);
-  return console.finish(train(options, console, progress));
+  if ((*ranks)->rank() > 0 && status.code() == Code::kStopped) return 5;  // the first rank says it
+  return console.finish(status);
 }
 
 }  // namespace eng::tools
