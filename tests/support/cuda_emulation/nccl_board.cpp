@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -83,9 +84,11 @@ void Board::leave(int rank) {
 }
 
 bool Board::alone_in_thread(uint64_t number, int rank) {
+  static std::atomic<uint64_t> threads{0};
+  thread_local const uint64_t mine = ++threads;  // std::thread::id is given again after a thread's end
   auto& callers = callers_[number];
-  const bool alone = std::none_of(callers.begin(), callers.end(), [&](const auto& c) { return c.first != rank && c.second == std::this_thread::get_id(); });
-  callers[rank] = std::this_thread::get_id();
+  const bool alone = std::none_of(callers.begin(), callers.end(), [&](const auto& c) { return c.first != rank && c.second == mine; });
+  callers[rank] = mine;
   return alone;
 }
 

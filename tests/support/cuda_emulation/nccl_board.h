@@ -7,7 +7,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace eng_emulation {
@@ -40,7 +39,7 @@ class Board {
   std::set<int> local_;
   std::map<uint64_t, std::vector<std::shared_ptr<const Contribution>>> posts_;
   std::map<uint64_t, std::set<int>> finished_;
-  std::map<uint64_t, std::map<int, std::thread::id>> callers_;
+  std::map<uint64_t, std::map<int, uint64_t>> callers_;
 };
 
 // A new identification, and the folder that belongs to one.
