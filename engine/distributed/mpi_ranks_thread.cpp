@@ -27,7 +27,7 @@ constexpr milliseconds kSayEnding{300};     // for "ending" to reach the others
 constexpr milliseconds kOthersSpeak{2500};  // a rank that is not the speaker leaves by itself after this
 constexpr milliseconds kGrace{300};         // for the callers to look up from what they do
 constexpr milliseconds kAbort{3000};        // MPI_Abort may take this long
-constexpr milliseconds kLeftBehind{5000};   // an operation may wait this long for a rank that has closed
+constexpr milliseconds kLeftBehind{3000};   // an operation may wait this long for a rank that has closed
 
 // Ends the process after `after`, whatever the other threads are stuck in.
 void guard(milliseconds after, int code) {

@@ -1,12 +1,14 @@
-// See interrupt.h. The handler only stores a number and restores the default action.
+// See interrupt.h. The handler only stores a number and restores the default action. Several threads read the number (lock-free, so the handler may write it).
 #include "engine/train/interrupt.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace eng {
 namespace {
 
-volatile std::sig_atomic_t signal_seen = 0;
+std::atomic<int> signal_seen{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_signal(int number) { signal_seen = number; }
 

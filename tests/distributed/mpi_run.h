@@ -1,6 +1,7 @@
 // ranks-probe (ranks_probe.cpp) run through mpirun: on this host, or on "several hosts" that are network namespaces of this machine.
 #pragma once
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,7 +91,9 @@ class MpiRun {
     const std::string out = folder_ / "out.txt", err = folder_ / "err.txt";
     child_ = fork();
     if (child_ == 0) {
-      if (!std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr) || !std::freopen("/dev/null", "r", stdin)) _exit(127);
+      dup2(open("/dev/null", O_RDONLY), 0);
+      dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), 1);
+      dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), 2);
       execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       _exit(127);
     }

@@ -1,11 +1,13 @@
 // A program that ranks_test.cpp runs through mpirun: ranks-probe MODE [STEP]. Every rank prints "rank R pid P" first; an error goes to stderr, status 1.
 //   transfers    messages of many sizes, in many orders, over many tags: every byte is checked
 //   collectives  gather_all, broadcast, barrier against values worked out from the rank
-//   steps        200 steps of exchange + gather_all of 5 ms each, then the normal end; a stop signal is agreed on through the records
-//   late         rank 1 does nothing for a while, the others wait for it
+//   steps        200 steps of exchange + gather_all of 5 ms each, then the normal end; a stop signal is agreed on through the records. PROBE_BYTES: a message's size
+//   long         the same, 4000 steps
+//   late STEP    rank 1 does nothing for 1.5 seconds, the others wait for it
 //   fail STEP    the same steps; at STEP rank 1 calls fail() with an invalid-data error
 //   kill STEP    ... rank 1 kills itself with SIGKILL;  stop STEP: ... stops itself with SIGSTOP;  exit STEP: ... returns from main
 //   unequal      rank 0 sends more bytes than rank 1 receives
+//   cost         prints the processor time of waiting, latency and bandwidth
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -44,10 +46,10 @@ struct Message {
 
 // All pairs exchange messages of the same list of sizes; the order of posting is shuffled differently on every rank (but kept within a pair and tag).
 Status transfers(Ranks& ranks) {
-  const std::vector<uint64_t> sizes = {0, 1, 7, 64, 1000, 4095, 4096, 4097, 65536, 100001, (1 << 20) + 3, (4 << 20) + 1, 3};
+  const std::vector<uint64_t> sizes = {0, 1, 7, 64, 1000, 4095, 4096, 4097, 65536, 100001, (1 << 20) + 3, (2 << 20) + 1, 3};
   const int me = ranks.rank();
   std::mt19937 random(static_cast<unsigned>(me) + 5);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 3; ++round) {
     std::vector<std::vector<Message>> lanes;  // a lane: one direction, peer and tag; its order counts
     for (int peer = 0; peer < ranks.size(); ++peer) {
       if (peer == me) continue;
@@ -145,7 +147,7 @@ Status steps(Ranks& ranks, const std::string& mode, int64_t special) {
       if (mode == "kill") raise(SIGKILL);
       if (mode == "stop") raise(SIGSTOP);
       if (mode == "exit") return {};
-      if (mode == "late") std::this_thread::sleep_for(milliseconds(4000));
+      if (mode == "late") std::this_thread::sleep_for(milliseconds(1500));
     }
     if (size > 1) {
       for (const int64_t t : tickets) ENG_TRY(ranks.wait(t));
@@ -175,7 +177,7 @@ Status unequal(Ranks& ranks) {
   return ranks.barrier();
 }
 
-// Seconds of processor time of the whole process while it waits `ms` for a message that comes late.
+// What waiting costs, and how fast messages are.
 Status cost(Ranks& ranks) {
   char byte = 0;
   rusage before{}, after{};
