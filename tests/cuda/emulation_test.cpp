@@ -1,9 +1,7 @@
 // The CUDA emulation itself (tests/support/cuda_emulation): right programs run and give right values, and every planted mistake is caught.
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <doctest/doctest.h>
-#include <nccl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "backends/cuda/launch.h"
+#include "tests/cuda/on_device.h"
 #include "tests/support/cuda_emulation/emulation.h"
 
 using eng::cuda::launch;
@@ -19,39 +18,6 @@ using eng_emulation::Order;
 using eng_emulation::Settings;
 
 namespace {
-
-bool caught(const std::string& part) {
-  for (const std::string& v : eng_emulation::violations())
-    if (v.find(part) != std::string::npos) return true;
-  return false;
-}
-
-// Device memory with content, freed at the end.
-template <class T>
-struct OnDevice {
-  T* at = nullptr;
-  size_t count;
-  explicit OnDevice(size_t n) : count(n) { REQUIRE(cudaMalloc(reinterpret_cast<void**>(&at), n * sizeof(T)) == cudaSuccess); }
-  explicit OnDevice(const std::vector<T>& values) : OnDevice(values.size()) { REQUIRE(cudaMemcpy(at, values.data(), count * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess); }
-  ~OnDevice() { cudaFree(at); }
-  std::vector<T> host() const {
-    std::vector<T> out(count);
-    cudaMemcpy(out.data(), at, count * sizeof(T), cudaMemcpyDeviceToHost);
-    return out;
-  }
-};
-
-struct Stream {
-  cudaStream_t at = nullptr;
-  Stream() { REQUIRE(cudaStreamCreateWithFlags(&at, cudaStreamNonBlocking) == cudaSuccess); }
-  ~Stream() { cudaStreamDestroy(at); }
-};
-
-struct Event {
-  cudaEvent_t at = nullptr;
-  Event() { REQUIRE(cudaEventCreateWithFlags(&at, cudaEventDisableTiming) == cudaSuccess); }
-  ~Event() { cudaEventDestroy(at); }
-};
 
 template <class T>
 __global__ void scale(T* y, const T* x, float factor, int n) {

@@ -38,6 +38,7 @@ struct Group {
   std::vector<PendingInit> inits;
 };
 thread_local Group group;
+void spoil_group() { group.wrong = group.depth > 0; }
 
 bool type_of(ncclDataType_t from, Type& to) {
   switch (from) {
@@ -171,15 +172,15 @@ ncclResult_t collective(const Collective& given, ncclDataType_t data, ncclComm_t
   std::lock_guard<std::mutex> lock(world().mutex);
   Collective c = given;
   auto* comm = find_locked<ncclComm>(comm_given, c.name);
-  const auto refuse = [&](const std::string& text, ncclResult_t result) { return report_locked(std::string(c.name) + ": " + text), group.wrong = true, result; };
-  if (!comm) return group.wrong = true, ncclInvalidArgument;
+  const auto refuse = [&](const std::string& text, ncclResult_t result) { return report_locked(std::string(c.name) + ": " + text), spoil_group(), result; };
+  if (!comm) return spoil_group(), ncclInvalidArgument;
   if (comm->aborted) return refuse("the communicator was aborted", ncclInvalidUsage);
   if (comm->state != ncclSuccess) return comm->state;
   if (!type_of(data, c.type)) return refuse("unknown element type", ncclInvalidArgument);
   if (c.op < ncclSum || c.op > ncclAvg) return refuse("unknown reduction", ncclInvalidArgument);
   if (c.root < 0 || c.root >= comm->count) return refuse("the root is no rank", ncclInvalidArgument);
   CUstream_st* s = stream_locked(stream, c.name);
-  if (!s) return group.wrong = true, ncclInvalidArgument;
+  if (!s) return spoil_group(), ncclInvalidArgument;
   if (s->device != comm->device) return refuse("the stream is device " + std::to_string(s->device) + "'s, the communicator is device " + std::to_string(comm->device) + "'s", ncclInvalidUsage);
   if (world().devices[static_cast<size_t>(comm->device)]->lost != cudaSuccess) return ncclUnhandledCudaError;
   if (group.depth == 0 && comm->count > 1 && !comm->board->alone_in_thread(comm->calls, comm->rank))
