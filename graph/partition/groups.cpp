@@ -53,7 +53,8 @@ class Grouper {
     to.nodes[static_cast<int>(kind)].push_back(n);
     if (is_forward(n) && forced(n) != kAnyDevice && to.forced == kAnyDevice) {
       to.forced = forced(n);
-      to.forced_reason = cat("forced by placement line ", places_.line[static_cast<size_t>(n)]);
+      const int line = places_.line[static_cast<size_t>(n)];
+      to.forced_reason = line > 0 ? cat("forced by placement line ", line) : "forced by the given plan";
     }
   }
 
@@ -182,7 +183,7 @@ class Grouper {
     for (NodeId n : uses_[static_cast<size_t>(v)]) readers.emplace(static_cast<int>(task(n).kind), task(n).group);
     if (is_state(value)) return add_state(v, readers);
     if (value.producer == kNoNode) {
-      if (value.role == Role::kConstant) {
+      if (value.role == Role::kConstant || value.role == Role::kInput) {  // on every device that reads it
         std::set<int> groups;
         for (auto [kind, group] : readers) groups.insert(group);
         for (int group : groups) problem_.groups[static_cast<size_t>(group)].resident_bytes += bytes_of(value);

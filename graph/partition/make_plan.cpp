@@ -2,6 +2,7 @@
 #include "graph/partition/make_plan.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -10,6 +11,8 @@
 
 namespace eng {
 namespace {
+
+constexpr int kTold = 3;  // other devices that a reason speaks of
 
 class Planner {
  public:
@@ -55,24 +58,29 @@ class Planner {
     std::string others;
     bool cheapest = true;
     Placement moved = s_.placement;
-    for (int d = 0; d < p_.device_count(); ++d) {
+    for (int d = 0, told = 0; d < p_.device_count() && told < kTold; ++d) {
       if (d == here) continue;
-      std::string what;
-      moved[static_cast<size_t>(number)] = d;
+      ++told;
       if (!group.can_run(d)) {
-        what = cat(device_name(d), " cannot run it: ", group.refusal[static_cast<size_t>(d)]);
-      } else {
-        const Score score = simulator_.run(moved);
-        what = cat(seconds_text(seconds_on(group, d)), " on ", device_name(d));
-        if (score.excess > 0) what += cat(" (where ", bytes_text(score.excess), " of memory would be missing)");
-        else if (seconds_on(group, d) <= seconds_on(group, here)) {
-          cheapest = false;
-          what += cat(" (the step would take ", seconds_text(score.makespan), " instead of ", seconds_text(s_.score.makespan), ")");
-        }
+        others += cat(", ", device_name(d), " cannot run it: ", group.refusal[static_cast<size_t>(d)]);
+        continue;
       }
-      others += ", " + what;
+      moved[static_cast<size_t>(number)] = d;
+      const Score score = simulator_.run(moved);
+      others += cat(", ", seconds_text(seconds_on(group, d)), " on ", device_name(d));
+      if (score.excess > 0) others += cat(" (where ", bytes_text(score.excess), " of memory would be missing)");
+      else if (seconds_on(group, d) <= seconds_on(group, here)) {
+        cheapest = false;
+        others += longer(score.makespan / s_.score.makespan - 1);
+      }
     }
     return cat(cheapest ? "cheapest: " : "best for the step: ", seconds_text(seconds_on(group, here)), " here", others);
+  }
+
+  static std::string longer(double share) {
+    char text[64];
+    std::snprintf(text, sizeof text, " (the step would take %.2f %% longer)", 100 * share);
+    return share < 5e-5 ? " (the step would be no shorter)" : text;
   }
 
   // The nodes of a task share its span in proportion to their own costs.
@@ -161,6 +169,38 @@ Result<std::vector<int>> devices_of(const Plan& plan, const Graph& step) {
   if (unknown_count > 0) text += cat("\n ", unknown_count, " node(s) of the plan are not in the graph:", unknown);
   if (missing_count > 0) text += cat("\n ", missing_count, " node(s) of the graph are not in the plan:", missing);
   return invalid("the plan is of another graph (its name there: '", plan.graph_name, "'):", text);
+}
+
+Result<NodePlaces> places_of(const Plan& plan, const Graph& step) {
+  NodePlaces places;
+  ENG_ASSIGN(places.device, devices_of(plan, step));
+  places.line.assign(places.device.size(), 0);
+  std::string apart;
+  for (NodeId n : step.live_nodes()) {
+    const NodeId forward = step.node(n).forward_node;
+    if (step.node(n).phase == Phase::kBackward && forward != kNoNode && places.device[static_cast<size_t>(n)] != places.device[static_cast<size_t>(forward)])
+      apart += "\n  " + step.label(n) + ", of " + step.label(forward);
+  }
+  if (!apart.empty()) return invalid("the plan has backward nodes on another device than their forward node:", apart);
+  return places;
+}
+
+void drop_idle_devices(Plan& plan) {
+  std::set<int> used;
+  for (const PlanNode& n : plan.nodes) used.insert(n.device);
+  if (plan.replica_devices.empty() || used.size() >= plan.replica_devices[0].size() || used.empty()) return;
+  std::map<int, int> number;
+  for (int d : used) number.emplace(d, static_cast<int>(number.size()));
+  for (PlanNode& n : plan.nodes) n.device = number.at(n.device);
+  for (PlanTransfer& t : plan.transfers) t.from = number.at(t.from), t.to = number.at(t.to);
+  for (auto& devices : plan.replica_devices) {
+    std::vector<int> left;
+    for (int d : used) left.push_back(devices[static_cast<size_t>(d)]);
+    devices = std::move(left);
+  }
+  std::vector<PlanMemory> memory;
+  for (int d : used) memory.push_back(std::move(plan.memory[static_cast<size_t>(d)]));
+  plan.memory = std::move(memory);
 }
 
 }  // namespace eng

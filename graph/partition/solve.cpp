@@ -102,11 +102,29 @@ class Solver {
     keep_best(starts);
     Judged best = starts[0];
     for (Judged& start : starts) {
+      rename_devices(start);
       polish(start, run_limit_ / static_cast<int64_t>(2 * starts.size()));
       if (better(start, best)) best = start;
     }
     polish(best, run_limit_ / 2);
+    rename_devices(best);
     return best;
+  }
+
+  // Devices that can be exchanged for each other are used from the lowest number on.
+  void rename_devices(Judged& best) {
+    for (int a = 0; a < p_.device_count(); ++a) {
+      for (int b = a + 1; b < p_.device_count(); ++b) {
+        Placement placement = best.placement;
+        bool allowed = true;
+        for (size_t g = 0; g < placement.size(); ++g) {
+          if (placement[g] == a || placement[g] == b) placement[g] = a + b - placement[g];
+          allowed &= p_.groups[g].allowed(placement[g]);
+        }
+        if (!allowed) continue;
+        if (Judged changed = judge(simulator_, std::move(placement)); better(changed, best)) best = std::move(changed);
+      }
+    }
   }
 
   static void keep_best(std::vector<Judged>& starts) {

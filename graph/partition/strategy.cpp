@@ -12,7 +12,8 @@ namespace {
 
 struct Tried {
   Strategy strategy;
-  Status status;  // why it is not possible
+  Status status;      // why it is not possible
+  double seconds = 0;  // as it was found
   bool fits() const { return status.ok(); }
 };
 
@@ -73,6 +74,7 @@ class Chooser {
     }
     if (tried_.empty()) return usage_error(options_.replicas, " replicas are not possible with ", devices, " devices, a batch of ", options_.batch, " and ",
                                            options_.shards, " shards");
+    if (options_.replicas == 0 && best >= 0) best = unless_one_device_does(best);
     const std::vector<PlanCandidate> candidates = list(best);
     if (best < 0) {
       if (tried_.size() == 1) return tried_[0].status;
@@ -111,8 +113,23 @@ class Chooser {
     }
     if (replicas == 1) one_device_ = each_device_alone(problems[0]);
     t.status = place_replicas(problems, options_.solve, s);
+    t.seconds = s.seconds;
     s.problem = std::move(problems[0]);
     return t;
+  }
+
+  // Where several devices gain too little, the best single one: the first candidate with all on that device.
+  int unless_one_device_does(int best) {
+    const OneDevice* one = nullptr;
+    for (const OneDevice& o : one_device_)
+      if (o.note.empty() && (!one || o.score.makespan < one->score.makespan)) one = &o;
+    if (!one || tried_[static_cast<size_t>(best)].strategy.seconds < one->score.makespan * (1 - options_.least_gain)) return best;
+    Strategy& s = tried_[0].strategy;  // of one replica: it was possible, or there would be no single device
+    s.solution.placement.assign(s.solution.placement.size(), one->device);
+    s.solution.score = one->score;
+    s.solution.method = "one device";
+    s.seconds = one->score.makespan;
+    return 0;
   }
 
   // The single devices, then every number of replicas.
@@ -141,11 +158,12 @@ class Chooser {
       c.name = cat(s.replicas, s.replicas == 1 ? " replica x " : " replicas x ", split, split == 1 ? " device" : " devices");
       c.fits = tried_[i].fits();
       c.note = tried_[i].status.message();
-      c.seconds = c.fits ? s.seconds : 0;
+      c.seconds = c.fits ? tried_[i].seconds : 0;
       c.chosen = static_cast<int>(i) == best && used.size() != 1;
       if (c.fits && split > 1 && s.solution.score.crossings == 0 && std::set<int>(s.solution.placement.begin(), s.solution.placement.end()).size() == 1)
-        c.note = "to split the branches would be slower: one device of the group does all";
+        c.note = "to split the branches gains nothing: one device of the group does all";
       margin(c);
+      if (c.fits && c.margin < -1e-12) c.note = cat("gains less than the ", 100 * options_.least_gain, " % that several devices must promise");
       all.push_back(std::move(c));
     }
     return all;
@@ -193,6 +211,7 @@ Plan make_plan(const Graph& step, const Machine& machine, const StrategyOptions&
   plan.replica_devices = strategy.replica_devices;
   plan.seconds = strategy.seconds;
   plan.candidates = strategy.candidates;
+  drop_idle_devices(plan);
   return plan;
 }
 

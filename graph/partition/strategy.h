@@ -18,6 +18,9 @@ struct StrategyOptions {
   int64_t batch = 1;  // of the whole step
   int shards = 0;     // into which it is divided; a replica computes whole ones. 0: one for each replica
   int replicas = 0;   // only this number; 0: free
+  // With a free number: what several devices must promise to gain over the best single one. Predictions are not exact, and a plan
+  // that turns out slower than one device is worse than one that leaves a little time unused.
+  double least_gain = 0.02;
   SolveOptions solve;
 };
 
@@ -38,7 +41,7 @@ AllReduce tree_all_reduce(const Machine& machine, const std::vector<std::vector<
 // single device. An error where none is possible lists all candidates with what they lack.
 Result<Strategy> choose_strategy(const Machine& machine, const StrategyOptions& options, const ProblemSource& source);
 
-// The chosen strategy as a plan. `step` is the graph of one shard.
+// The chosen strategy as a plan; devices that are left idle are not in it. `step` is the graph of one shard.
 Plan make_plan(const Graph& step, const Machine& machine, const StrategyOptions& options, const Strategy& strategy);
 
 }  // namespace eng

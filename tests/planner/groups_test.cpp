@@ -10,6 +10,7 @@
 
 #include "graph/partition/cut.h"
 #include "graph/partition/make_plan.h"
+#include "graph/partition/strategy.h"
 #include "random_problem.h"
 #include "step_graphs.h"
 
@@ -147,6 +148,14 @@ TEST_CASE("plan: the order has producers first, phases and reasons are there, de
   for (PlanNode& n : plan.nodes) n.node = kNoNode;  // as read from a file
   const auto devices = devices_of(plan, step.graph);
   REQUIRE(devices.ok());
+  const auto given = places_of(plan, step.graph);
+  REQUIRE(given.ok());
+  const auto again = make_problem(step.graph, machine, roofline_costs(machine), *given);
+  REQUIRE(again.ok());
+  const auto same = solve(*again);
+  REQUIRE(same.ok());
+  CHECK(same->score.makespan == doctest::Approx(plan.seconds));
+  CHECK(make_plan(step.graph, *again, *same).nodes[0].reason == "forced by the given plan");
   const Step other = branches_step(1.0);
   CHECK(devices_of(plan, other.graph).status().message().find("node(s) of the graph are not in the plan") != std::string::npos);
 }
@@ -179,4 +188,43 @@ TEST_CASE("plan: a device that refuses a node does not get it, and the reason sa
   REQUIRE(forced.ok());
   CHECK(make_problem(step.graph, machine, costs, *forced).status().message() ==
         "'join' is forced by placement line 1 on cpu:0, which cannot run it: Concat 'join': no kernel of this plugin takes axis 1");
+}
+
+TEST_CASE("plan: a device that does nothing is left out") {
+  const Step step = branches_step();
+  Machine machine = machine_of(3);
+  machine.connect_all({1, 1});
+  for (int d : {0, 2}) machine.devices[static_cast<size_t>(d)].flops_per_second = machine.devices[static_cast<size_t>(d)].bytes_per_second = 1e8;
+  const auto source = [&](int64_t, const std::vector<int>& devices) {
+    Machine part;
+    for (int d : devices) part.devices.push_back(machine.devices[static_cast<size_t>(d)]);
+    part.connect_all(machine.links[0]);
+    return make_problem(step.graph, part, roofline_costs(part));
+  };
+  const auto strategy = choose_strategy(machine, {.batch = 4}, source);
+  REQUIRE(strategy.ok());
+  const Plan plan = make_plan(step.graph, machine, {.batch = 4}, *strategy);
+  CHECK(plan.replica_devices == std::vector<std::vector<int>>{{1}});
+  CHECK(plan.device_count() == 1);
+  CHECK(plan.device(0).name == "cpu:1");
+  CHECK(plan.memory.size() == 1);
+  for (const PlanNode& n : plan.nodes) CHECK(n.device == 0);
+  CHECK(plan.candidates[1].name == "cpu:1 alone");
+  CHECK(plan.candidates[1].chosen);
+}
+
+TEST_CASE("strategy: several devices are only used where they promise to gain something") {
+  const Step step = branches_step();
+  const Machine machine = machine_of(2);
+  const auto source = [&](int64_t, const std::vector<int>& devices) {
+    Machine part = machine_of(static_cast<int>(devices.size()));
+    return make_problem(step.graph, part, roofline_costs(part));
+  };
+  const auto free = choose_strategy(machine, {.batch = 4, .least_gain = 0}, source), careful = choose_strategy(machine, {.batch = 4, .least_gain = 0.9}, source);
+  REQUIRE((free.ok() && careful.ok()));
+  CHECK(std::set<int>(careful->solution.placement.begin(), careful->solution.placement.end()).size() == 1);
+  CHECK(free->seconds < careful->seconds);
+  CHECK(careful->candidates[0].chosen);
+  CHECK(careful->candidates[2].margin < 0);
+  CHECK(careful->candidates[2].note == "gains less than the 90 % that several devices must promise");
 }

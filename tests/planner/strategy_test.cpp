@@ -69,7 +69,7 @@ TEST_CASE("strategy: small weights are replicated, heavy ones split by branch, s
   CHECK(slow->seconds == doctest::Approx(32));
   CHECK(candidate(*slow, "gpu:0 alone").chosen);
   CHECK(!candidate(*slow, "1 replica x 2 devices").chosen);
-  CHECK(candidate(*slow, "1 replica x 2 devices").note == "to split the branches would be slower: one device of the group does all");
+  CHECK(candidate(*slow, "1 replica x 2 devices").note == "to split the branches gains nothing: one device of the group does all");
 }
 
 TEST_CASE("strategy: groups of devices, shards, and what is asked for") {
