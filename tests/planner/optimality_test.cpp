@@ -92,3 +92,9 @@ TEST_CASE("plans without exact search are nearly optimal") {
   for (uint64_t seed = 0; seed < (full() ? 500u : 60u); ++seed) tally.add(random_problem(2'000'000 + seed, seed % 4 != 0), 2'000'000 + seed, 5);
   tally.check("without exact search of more than 5 groups", 0.9, 0.2);
 }
+
+TEST_CASE("plans of graphs of up to 16 groups on two devices" * doctest::skip(!full())) {
+  Tally tally;
+  for (uint64_t seed = 0; seed < 200; ++seed) tally.add(random_problem(3'000'000 + seed, seed % 4 != 0, 16, 2), 3'000'000 + seed);
+  tally.check("up to 16 groups, 2 devices");
+}
