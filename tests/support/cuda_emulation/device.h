@@ -3,7 +3,7 @@
 // operation. Order of blocks and of threads comes from the seed: a kernel that needs a barrier it does not have gives wrong values for some seed.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
