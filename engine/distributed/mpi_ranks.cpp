@@ -33,6 +33,7 @@ Result<std::shared_ptr<Ranks>> MpiRanks::start(const RankOptions& options, int64
     status = r->start_status_;
   }
   if (!status.ok()) return status;
+  r->watch_ = std::thread([r] { r->watch(); });
   return std::shared_ptr<Ranks>(ranks);
 }
 
@@ -43,6 +44,7 @@ MpiRanks::~MpiRanks() {
     work_.notify_all();
     progress_.wait(lock, [this] { return phase_ == Phase::kEnded; });
   }
+  if (watch_.joinable()) watch_.join();
   bool finalized = !start_status_.ok();
   const Clock::time_point since = Clock::now();
   while (!finalized && Clock::now() - since < (interrupt_signal() ? kFinalizeStopping : kFinalize)) {
@@ -56,6 +58,21 @@ MpiRanks::~MpiRanks() {
   } else {
     std::fprintf(stderr, "error: rank %d: all ranks had finished, but MPI_Finalize did not return within %d seconds: another rank has died in it\n", rank_,
                  static_cast<int>(kFinalize.count()));
+    _exit(exit_status(Code::kDevice));
+  }
+}
+
+// Seconds are counted by looking, so that a process that was itself stopped for a while is not blamed.
+void MpiRanks::watch() {
+  const auto patience = std::chrono::duration_cast<std::chrono::seconds>(options_.silence).count() + 2;
+  uint64_t seen = 0;
+  int64_t seconds = 0;
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, std::chrono::seconds(1), [this] { return phase_ == Phase::kEnded; })) {
+    seconds = rounds_ == seen && !leaving_ ? seconds + 1 : 0;
+    seen = rounds_;
+    if (seconds < patience) continue;
+    std::fprintf(stderr, "error: rank %d, step %lld: MPI has not returned from a call for %lld seconds\n", rank_, static_cast<long long>(step_), static_cast<long long>(seconds));
     _exit(exit_status(Code::kDevice));
   }
 }

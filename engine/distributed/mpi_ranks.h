@@ -74,6 +74,9 @@ class MpiRanks final : public Ranks {
   bool done_locked(int64_t ticket) const;
   Status check_peer(int other, int tag) const;
 
+  // The watching thread: ends the process when the communication thread is stuck inside MPI.
+  void watch();
+
   // The communication thread.
   void run(int64_t expected, const char* launcher);
   Status open(int64_t expected, const char* launcher);
@@ -96,13 +99,16 @@ class MpiRanks final : public Ranks {
   const RankOptions options_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   std::vector<std::string> hosts_;
-  std::thread thread_;
+  std::thread thread_, watch_;
+  std::atomic<uint64_t> rounds_{0};   // of the communication thread
+  std::atomic<bool> leaving_{false};  // it is ending the process, with guards of its own
   const std::shared_ptr<Finalized> finalized_ = std::make_shared<Finalized>();
   const pid_t launcher_ = getppid();
 
   std::mutex mutex_;  // guards the block below
   std::condition_variable work_;      // the communication thread rests here
   std::condition_variable progress_;  // callers wait here
+  std::condition_variable ended_;     // the watching thread waits here
   Phase phase_ = Phase::kStarting;
   Status start_status_;
   Status broken_;  // why the run is over

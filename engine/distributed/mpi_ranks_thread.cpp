@@ -61,6 +61,7 @@ void MpiRanks::run(int64_t expected, const char* launcher) {
     std::lock_guard lock(mutex_);
     phase_ = Phase::kEnded;
     progress_.notify_all();
+    ended_.notify_all();
   }
   // The object may go from here on.
   MPI_Finalize();
@@ -109,7 +110,7 @@ Status MpiRanks::open(int64_t expected, const char* launcher) {
 
 // Until all ranks have closed. A run that breaks ends in here with the process.
 void MpiRanks::serve() {
-  for (;;) {
+  for (;; ++rounds_) {
     Phase phase;
     int code = 0;
     {
@@ -271,6 +272,8 @@ void MpiRanks::own_failure(const Status& status) {
 }
 
 void MpiRanks::lost(const Liveness::Loss& loss) {
+  leaving_ = true;
+  guard(kOthersSpeak + kSayEnding + kGrace + kAbort, exit_status(Code::kDevice));
   if (liveness_.speaker(loss) != rank_) {
     // The speaker's "ending" is on its way; MPI may not see the loss at all.
     const Clock::time_point until = Clock::now() + kOthersSpeak;
@@ -302,6 +305,7 @@ void MpiRanks::lost(const Liveness::Loss& loss) {
 // Another rank has told the user why the run ends, and ends it. Here: pass it on to the callers, and go when told, or anyway after a while.
 void MpiRanks::other_ends(const ControlMessage& m) {
   if (speaking_) return;
+  leaving_ = true;
   std::unique_lock lock(mutex_);
   if (broken_.ok())
     broken_ = Status(code_of(m.code), cat("rank ", m.from, " (host ", host_of(static_cast<int>(m.from)), ") has ended the run, during step ", m.step, "; its message says why"));
@@ -313,7 +317,7 @@ void MpiRanks::other_ends(const ControlMessage& m) {
 }
 
 void MpiRanks::say_ending(int code) {
-  speaking_ = true;
+  speaking_ = leaving_ = true;
   guard(kSayEnding + kGrace + kAbort, code);
   tell_all(ControlKind::kEnding, code);
   const Clock::time_point until = Clock::now() + kSayEnding;

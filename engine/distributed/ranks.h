@@ -50,7 +50,7 @@ class Ranks {
 
   // Starts a transfer and returns its ticket at once. `data` stays valid and, for a receive, untouched until the ticket is done; both ends give
   // the same byte count (anything else fails the run) and 0 <= tag <= kMaxTag; the other rank is not this one. No memory is taken after warm-up.
-  // After an error nothing is read or written any more, so buffers may go.
+  // After an error nothing is read or written any more, so buffers may go; a caller that has an error of its own calls fail() while they still exist.
   virtual int64_t post_send(int to, int tag, const void* data, uint64_t bytes) = 0;
   virtual int64_t post_receive(int from, int tag, void* data, uint64_t bytes) = 0;
   // Never blocks. A ticket needs no release; one that is done stays done. A send is done when its buffer may be reused.

@@ -6,12 +6,14 @@
 //   late STEP    rank 1 does nothing for 1.5 seconds, the others wait for it
 //   fail STEP    the same steps; at STEP rank 1 calls fail() with an invalid-data error
 //   kill STEP    ... rank 1 kills itself with SIGKILL;  stop STEP: ... stops itself with SIGSTOP;  exit STEP: ... returns from main
+//   hang STEP    at STEP every rank's MPI stops returning from its calls
 //   unequal      rank 0 sends more bytes than rank 1 receives
 //   cost         prints the processor time of waiting, latency and bandwidth
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/distributed/mpi_calls.h"
 #include "engine/distributed/ranks.h"
 #include "engine/train/interrupt.h"
 
@@ -28,6 +31,8 @@ namespace eng {
 namespace {
 
 using std::chrono::milliseconds;
+
+std::atomic<bool> mpi_hangs{false};
 
 // The byte at `i` of the message `number` from `from` to `to`: a function of all of them.
 unsigned char content(int from, int to, uint64_t number, uint64_t i) {
@@ -136,6 +141,8 @@ Status steps(Ranks& ranks, const std::string& mode, int64_t special) {
   for (int64_t step = 1; step <= (mode == "long" ? 4000 : 200); ++step) {
     ranks.set_step(step);
     std::fill(out.begin(), out.end(), static_cast<char>(step + me));
+    if (step == special && mode == "exit" && me == 1) return {};
+    mpi_hangs = step == special && mode == "hang";
     int64_t tickets[2] = {-1, -1};
     if (size > 1) {
       tickets[0] = ranks.post_receive((me + size - 1) % size, 1, in.data(), in.size());
@@ -146,7 +153,6 @@ Status steps(Ranks& ranks, const std::string& mode, int64_t special) {
       if (mode == "fail") ranks.fail(invalid("picture.jpg: it is broken"));
       if (mode == "kill") raise(SIGKILL);
       if (mode == "stop") raise(SIGSTOP);
-      if (mode == "exit") return {};
       if (mode == "late") std::this_thread::sleep_for(milliseconds(1500));
     }
     if (size > 1) {
@@ -235,5 +241,11 @@ int run(int count, char** words) {
 
 }  // namespace
 }  // namespace eng
+
+// Stands before MPI's own function (the profiling interface), for mode "hang".
+extern "C" __attribute__((visibility("default"))) int MPI_Testsome(int count, MPI_Request* requests, int* finished, int* indices, MPI_Status* statuses) {
+  while (eng::mpi_hangs) std::this_thread::sleep_for(eng::milliseconds(100));
+  return PMPI_Testsome(count, requests, finished, indices, statuses);
+}
 
 int main(int count, char** words) { return eng::run(count, words); }

@@ -145,6 +145,14 @@ TEST_CASE("ends that disagree about a message's size are a failure, not a hang")
   check_fault(run, "error: rank 1, step 0: ");
 }
 
+TEST_CASE("ranks whose MPI hangs end too") {
+  MpiRun run(kOneHost, 2, "hang 7", "ENGINE_RANKS_SILENCE=2");
+  CHECK(run.finish(kFaultLimit) > 0);
+  CAPTURE(run.err());
+  CHECK(run.err().find(", step 7: MPI has not returned from a call for ") != std::string::npos);
+  CHECK(run.no_orphans(3));
+}
+
 TEST_CASE("Ctrl-C at mpirun reaches the ranks as a request to stop, not as a failure") {
   MpiRun run(kOneHost, 2, "long");
   REQUIRE(run.wait_for_ranks(2).size() == 2);
