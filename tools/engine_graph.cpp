@@ -5,6 +5,8 @@
 
 #include "engine/exec/evaluate.h"
 #include "engine/io/file.h"
+#include "engine/report/plan_diff.h"
+#include "engine/report/plan_json.h"
 #include "graph/passes/check_supported.h"
 #include "graph/passes/infer_shapes.h"
 #include "graph/surgery/freeze.h"
@@ -16,6 +18,7 @@
 #include "tools/common/graph_report.h"
 #include "tools/common/model_source.h"
 #include "tools/common/option_table.h"
+#include "tools/common/plan_command.h"
 
 namespace eng::tools {
 namespace {
@@ -25,6 +28,7 @@ struct GraphOptions {
   std::vector<std::string> shapes, freeze;
   std::vector<double> batches{1, 8, 32};
   int64_t batch = 1, classes = 0, seed = 0;
+  PlanRequest plan;
   double dropout = 0;
   bool all = false;
 };
@@ -32,47 +36,64 @@ struct GraphOptions {
 OptionTable graph_table(GraphOptions& o) {
   OptionTable t;
   t.command = "engine-graph";
-  t.usage = "engine-graph info|check|trainable|memory|draw|gradient|replace-head|diff|devices MODEL.onnx [MODEL2.onnx] [options]";
+  t.usage = "engine-graph info|check|trainable|memory|plan|draw|gradient|replace-head|diff|devices MODEL.onnx [MODEL2.onnx] [options]";
   t.about =
       "info          inputs, outputs, parameters, operators, arithmetic, memory to train by batch size\n"
       "check         reads the model and names everything in it that is not supported; status 3 where there is something\n"
       "trainable     every node that stands in the way of training, why, and what would help; status 3 where there is one\n"
       "memory        memory of a training step by batch size\n"
+      "plan          which device runs which part of a training step, why, and what it costs; which other ways there are; see docs/plans.md\n"
       "draw          the graph as DOT or SVG\n"
       "gradient      the whole training step (forward, loss, backward, updates) as an ONNX file, or as text\n"
       "replace-head  a new last layer with --classes outputs\n"
-      "diff          what differs between two models\n"
+      "diff          what differs between two models, or between two plans\n"
       "devices       the devices there are\n"
       "Results on stdout, logs on stderr. Exit status: 0 done, 2 wrong usage, 3 bad model, 4 device failure.";
   t.groups = {{"Words",
                {{.name = "command", .target = &o.command, .value = "COMMAND", .help = "what to do"},
                 {.name = "model", .target = &o.model, .value = "MODEL.onnx", .help = "the model"},
-                {.name = "other", .target = &o.other, .value = "MODEL2.onnx", .help = "for diff: the model to compare with"}}},
+                {.name = "other", .target = &o.other, .value = "MODEL2.onnx", .help = "for diff: the model or plan to compare with"}}},
               {"Options",
-               {{.name = "--format", .target = &o.format, .value = "FORM", .help = "of the result; an --out that ends in .json, .dot or .svg chooses it", .choices = {"text", "json", "dot", "svg"}},
+               {{.name = "--format", .target = &o.format, .value = "FORM", .help = "of the result; an --out that ends in .json, .dot, .svg or .html chooses it", .choices = {"text", "json", "dot", "svg", "html"}},
                 {.name = "--out", .target = &o.out, .value = "FILE", .help = "where the result goes", .default_text = "stdout"},
                 {.name = "--target", .target = &o.target, .value = "NAME", .help = "the output that counts", .default_text = "the first that depends on weights"},
                 {.name = "--size", .target = &o.size, .value = "HxW", .help = "picture size in pixels", .default_text = "from the model, or 224x224"},
                 {.name = "--shape", .target = &o.shapes, .value = "INPUT:DxD..", .help = "shape of an input without the batch, such as x:140x256", .default_text = "from the model"},
                 {.name = "--batches", .target = &o.batches, .value = "N,...", .help = "batch sizes of info and memory", .low = 1, .high = 1 << 20},
-                {.name = "--batch", .target = &o.batch, .value = "N", .help = "batch size of draw and gradient", .low = 1, .high = 1 << 20},
-                {.name = "--optimizer", .target = &o.optimizer, .value = "NAME", .help = "of memory and gradient (sgd: with momentum in info and memory)", .choices = {"sgd", "rmsprop", "adam", "adamw"}},
-                {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "of gradient",
+                {.name = "--batch", .target = &o.batch, .value = "N", .help = "batch size of draw, gradient and plan", .default_text = "1; of plan 32", .low = 1, .high = 1 << 20},
+                {.name = "--optimizer", .target = &o.optimizer, .value = "NAME", .help = "of memory, gradient and plan (sgd: with momentum in info and memory)", .choices = {"sgd", "rmsprop", "adam", "adamw"}},
+                {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "of gradient and plan",
                  .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
                 {.name = "--freeze", .target = &o.freeze, .value = "GLOB,...", .help = "weights that are not trained", .default_text = "none"},
                 {.name = "--classes", .target = &o.classes, .value = "N", .help = "outputs of the new head", .default_text = "must be given", .low = 0},
                 {.name = "--cut-at", .target = &o.cut_at, .value = "NODE", .help = "replace-head: cut behind this node", .default_text = "found by itself"},
                 {.name = "--dropout", .target = &o.dropout, .value = "RATE", .help = "replace-head: in front of the new layer", .low = 0, .high = 0.99},
                 {.name = "--seed", .target = &o.seed, .value = "N", .help = "of new weights", .low = 0},
-                {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "devices: backend plugins, files or folders separated by ':'",
+                {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "devices, plan: backend plugins, files or folders separated by ':'",
                  .default_text = "ENGINE_BACKEND_PATH, else beside the program"},
-                {.name = "--all", .target = &o.all, .help = "trainable: list every weight"}}}};
-  t.refused = {{"--plan", "one device computes"}};
+                {.name = "--all", .target = &o.all, .help = "trainable: list every weight"}}},
+              {"Planning",
+               {{.name = "--devices", .target = &o.plan.devices, .value = "NAME,...", .help = "devices of the step, such as cpu:0,cpu:1"},
+                {.name = "--parallel", .target = &o.plan.parallel, .value = "HOW",
+                 .help = "data (each device computes shards of the batch), branch (each computes branches of the model), auto (what is predicted to be fastest), none (one device)",
+                 .choices = {"auto", "data", "branch", "none"}},
+                {.name = "--shards", .target = &o.plan.shards, .value = "N", .help = "parts of the batch, computed by themselves", .default_text = "as many as replicas", .low = 0, .high = 1 << 16},
+                {.name = "--placement", .target = &o.plan.placement, .value = "FILE", .help = "lines 'node name pattern = device'", .default_text = "found by the planner"},
+                {.name = "--plan", .target = &o.plan.plan, .value = "FILE.json", .help = "predict this plan instead of looking for one", .default_text = "none"},
+                {.name = "--memory", .target = &o.plan.memory, .value = "BYTES", .help = "most memory of each device, such as 8G", .default_text = "no limit"},
+                {.name = "--link", .target = &o.plan.link, .value = "US,GB_PER_S", .help = "every link between devices: latency in microseconds, gigabytes a second", .default_text = "measured"},
+                {.name = "--what-if", .target = &o.plan.what_if, .value = "NAME=VALUE,...",
+                 .help = "another machine or batch: devices=4,memory=8G,batch=64,link=US:GB_PER_S,speed=TIMES; memory and speed: one for all, or one a device with ':' between",
+                 .default_text = "none"},
+                {.name = "--costs", .target = &o.plan.costs, .value = "HOW", .help = "measured (on the devices, once, then kept in the cache folder), estimated (from FLOPs and bytes, for devices that are not here too)",
+                 .choices = {"measured", "estimated"}},
+                {.name = "--threads", .target = &o.plan.threads, .value = "N", .help = "threads of each CPU device", .default_text = "the processor's, divided by the devices", .low = 0, .high = 4096}}}};
   return t;
 }
 
 struct Context {
   const GraphOptions& o;
+  const std::vector<std::string>& given;  // options of the command line
   const Console& console;
   std::shared_ptr<Device> device;
   Graph model;
@@ -200,13 +221,28 @@ Status draw(Context& c) {
   return deliver(c.o, c.o.format == "svg" ? to_svg(c.model) : to_dot(c.model));
 }
 
-Status gradient(Context& c) {
+Result<Step> step_of(const Context& c, int64_t batch) {
   StepOptions options;
   options.target = c.o.target;
   options.optimizer.kind = c.o.optimizer;
   options.seed = static_cast<uint64_t>(c.o.seed);
   ENG_ASSIGN(options.loss, c.o.loss == "auto" ? Result<LossKind>(LossKind::kAuto) : parse_loss(c.o.loss));
-  ENG_ASSIGN(const Step step, build_training_step(c.model, with_batch(c.binding, c.o.batch), options, evaluator_on(c.device)));
+  return build_training_step(c.model, with_batch(c.binding, batch), options, evaluator_on(c.device));
+}
+
+Status plan(Context& c) {
+  ENG_TRY(only_formats(c.o, {"text", "json", "dot", "svg", "html"}));
+  PlanRequest request = c.o.plan;
+  request.devices_given = !first_of(c.given, {"--devices"}).empty();
+  request.batch = first_of(c.given, {"--batch"}).empty() ? 0 : c.o.batch;
+  ENG_TRY(load_backends(c.o.backend_path));
+  ENG_ASSIGN(const MadePlan made, make_plan_for(request, c.model, [&c](int64_t rows) { return step_of(c, rows); }, c.console));
+  ENG_ASSIGN(const std::string text, in_form(made, c.o.format));
+  return deliver(c.o, text);
+}
+
+Status gradient(Context& c) {
+  ENG_ASSIGN(const Step step, step_of(c, c.o.batch));
   c.console.note(step.loss_note);
   c.console.note(cat(step.graph.live_nodes().size(), " nodes, ", step.parameters.size(), " weights are trained, ", step.graph.updates.size(), " updates"));
   const bool onnx = c.o.out.size() > 5 && c.o.out.substr(c.o.out.size() - 5) == ".onnx";
@@ -224,15 +260,30 @@ Status new_head(Context& c) {
   return {};
 }
 
-Status diff(Context& c) {
-  ENG_TRY(only_formats(c.o, {"text", "json"}));
-  if (c.o.other.empty()) return usage_error("diff needs two models");
-  ENG_ASSIGN(const Graph other, read_model(c.o.other, c.console));
-  const std::vector<std::string> lines = differences(c.model, other);
-  if (c.o.format == "json") return deliver(c.o, nlohmann::json(lines).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+Status deliver_lines(const GraphOptions& o, const std::vector<std::string>& lines) {
+  if (o.format == "json") return deliver(o, nlohmann::json(lines).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
-  return deliver(c.o, lines.empty() ? "no difference\n" : text);
+  return deliver(o, lines.empty() ? "no difference\n" : text);
+}
+
+Status diff(Context& c) {
+  ENG_ASSIGN(const Graph other, read_model(c.o.other, c.console));
+  return deliver_lines(c.o, differences(c.model, other));
+}
+
+// Of two plans; true where that is what the command is about.
+Result<bool> diff_plans(const GraphOptions& o) {
+  ENG_TRY(only_formats(o, {"text", "json"}));
+  if (o.other.empty()) return usage_error("diff needs two models, or two plans");
+  ENG_ASSIGN(const bool first, looks_like_plan(o.model));
+  ENG_ASSIGN(const bool second, looks_like_plan(o.other));
+  if (first != second) return usage_error("diff compares two models or two plans: '", first ? o.model : o.other, "' is a plan, '", first ? o.other : o.model, "' is not");
+  if (!first) return false;
+  ENG_ASSIGN(const Plan a, read_plan(o.model));
+  ENG_ASSIGN(const Plan b, read_plan(o.other));
+  ENG_TRY(deliver_lines(o, differences(a, b)));
+  return true;
 }
 
 Status list_devices(const GraphOptions& o) {
@@ -270,6 +321,8 @@ const std::vector<Command>& commands() {
       {"check", check, {"--format"}},
       {"trainable", trainable, {"--format", "--target", "--size", "--shape", "--freeze", "--all"}},
       {"memory", memory, {"--format", "--target", "--size", "--shape", "--batches", "--optimizer", "--freeze"}},
+      {"plan", plan, {"--format", "--target", "--size", "--shape", "--batch", "--optimizer", "--loss", "--freeze", "--seed", "--backend-path", "--devices", "--parallel", "--shards",
+                      "--placement", "--plan", "--memory", "--link", "--what-if", "--costs", "--threads"}},
       {"draw", draw, {"--format", "--size", "--shape", "--batch"}},
       {"gradient", gradient, {"--format", "--target", "--size", "--shape", "--batch", "--optimizer", "--loss", "--freeze", "--seed"}},
       {"replace-head", new_head, {"--target", "--size", "--shape", "--classes", "--cut-at", "--dropout", "--seed"}},
@@ -284,7 +337,7 @@ Status check_options(GraphOptions& o, const Command& command, const std::vector<
     if (name.rfind("--", 0) != 0 || name == "--out") continue;
     if (std::find(command.options.begin(), command.options.end(), name) == command.options.end()) return usage_error(name, " means nothing to ", o.command);
   }
-  for (const char* form : {"json", "dot", "svg"}) {
+  for (const char* form : {"json", "dot", "svg", "html"}) {
     if (!o.out.ends_with(std::string(".") + form) || o.format == form) continue;
     if (!first_of(given, {"--format"}).empty()) return usage_error("--out ", o.out, " does not fit --format ", o.format);
     o.format = form;
@@ -293,7 +346,6 @@ Status check_options(GraphOptions& o, const Command& command, const std::vector<
 }
 
 Status run(GraphOptions& o, const std::vector<std::string>& given, const Console& console) {
-  if (o.command == "plan") return usage_error("plan is not there yet; one device computes");
   const Command* found = nullptr;
   std::vector<std::string> known;
   for (const Command& c : commands()) {
@@ -309,7 +361,11 @@ Status run(GraphOptions& o, const std::vector<std::string>& given, const Console
   if (o.command == "devices") return list_devices(o);
   if (o.model.empty()) return usage_error(o.command, " needs a model");
   if (!o.other.empty() && o.command != "diff") return usage_error("unexpected argument '", o.other, "'");
-  Context c{o, console, nullptr, {}, {}};
+  if (o.command == "diff") {
+    ENG_ASSIGN(const bool done, diff_plans(o));
+    if (done) return {};
+  }
+  Context c{o, given, console, nullptr, {}, {}};
   ENG_ASSIGN(c.device, Device::open("cpu:0"));
   ENG_ASSIGN(c.model, read_model(o.model, console));
   if (!o.freeze.empty()) ENG_TRY(freeze(c.model, o.freeze).status());
