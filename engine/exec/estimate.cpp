@@ -2,8 +2,8 @@
 #include "engine/exec/estimate.h"
 
 #include <algorithm>
-#include <map>
 
+#include "engine/exec/node_signature.h"
 #include "engine/exec/storage.h"
 #include "engine/memory/arena.h"
 #include "graph/ops/op.h"
@@ -13,37 +13,6 @@
 
 namespace eng {
 namespace {
-
-constexpr size_t kShownBytes = 256;
-
-// All that a kernel's workspace and aliases may depend on. Small constants (axes, pads) count by content, others by where they lie.
-std::string key_of(const Graph& g, const Node& n) {
-  std::ostringstream key;
-  key << n.domain << '.' << n.op_type;
-  for (const auto& [name, value] : n.attributes) {
-    key << ';' << name << '=';
-    if (auto* i = std::get_if<int64_t>(&value)) key << *i;
-    else if (auto* f = std::get_if<float>(&value)) key << std::hexfloat << *f;
-    else if (auto* s = std::get_if<std::string>(&value)) key << *s;
-    else if (auto* is = std::get_if<std::vector<int64_t>>(&value)) append_text(key, *is);
-    else if (auto* fs = std::get_if<std::vector<float>>(&value)) for (float x : *fs) key << std::hexfloat << x << ',';
-    else if (auto* ss = std::get_if<std::vector<std::string>>(&value)) for (const std::string& x : *ss) key << x << ',';
-    else if (auto* t = std::get_if<Tensor>(&value)) key << t->bytes();
-  }
-  for (const auto* list : {&n.inputs, &n.outputs}) {
-    key << '|';
-    for (ValueId v : *list) {
-      if (v == kNoValue) { key << "-,"; continue; }
-      const Value& value = g.value(v);
-      key << static_cast<int>(value.dtype) << (value.layout == Layout::kChannelsLast ? 'l' : 'r');
-      append_text(key, value.shape);
-      const Tensor* t = g.constant(v);
-      if (t && t->byte_count() <= kShownBytes) key << std::string_view(reinterpret_cast<const char*>(t->bytes()), t->byte_count());
-      else if (t) key << static_cast<const void*>(t->bytes());
-    }
-  }
-  return key.str();
-}
 
 bool read_on_device(const Graph& g, const std::vector<NodeId>& order, ValueId constant) {
   for (NodeId n : order) {
@@ -58,7 +27,7 @@ bool read_on_device(const Graph& g, const std::vector<NodeId>& order, ValueId co
 }  // namespace
 
 const MemoryEstimate::Traits& MemoryEstimate::traits(const Graph& g, NodeId n) {
-  auto [it, is_new] = known_.try_emplace(key_of(g, g.node(n)));
+  auto [it, is_new] = known_.try_emplace(node_signature(g, g.node(n)));
   const OpDef* op = find_op(g.node(n).domain, g.node(n).op_type);
   if (!is_new || (op && op->by_executor)) return it->second;
   auto kernel = DeviceKernel::create(device_, g, g.node(n));
@@ -86,7 +55,7 @@ Result<MemoryReport> MemoryEstimate::plan(Graph& g, const std::vector<ValueId>& 
   ENG_TRY(dead_code(g).status());
   if (options.assign_layouts && device_->prefers_channels_last()) {
     auto takes = [this](const Graph& graph, NodeId n) {
-      auto [it, is_new] = taken_.try_emplace(key_of(graph, graph.node(n)), false);
+      auto [it, is_new] = taken_.try_emplace(node_signature(graph, graph.node(n)), false);
       if (is_new) it->second = can_run(*device_, graph, graph.node(n)).ok();
       return it->second;
     };

@@ -191,7 +191,7 @@ Status does_not_fit(uint64_t limit, const MemoryNeed& whole, const Tried& least)
 
 double counted_cost(const Graph& graph, NodeId node) {
   const Cost c = cost_of(graph, graph.node(node));
-  return c.flops + 10 * c.bytes;
+  return c.flops + 15 * c.bytes;
 }
 
 Result<BudgetChoice> fit_memory(const Graph& step, uint64_t limit, const MemoryEstimator& estimator, uint64_t* smallest, const CostOfNode& cost) {

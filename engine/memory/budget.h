@@ -22,7 +22,7 @@ using MemoryEstimator = std::function<Result<MemoryNeed>(const Graph&)>;
 // Seconds, or any unit, that a node takes.
 using CostOfNode = std::function<double(const Graph&, NodeId)>;
 
-// By operator counts alone: flops plus ten a byte moved, about the balance of one core and of an accelerator without matrix units.
+// By operator counts alone: flops plus fifteen a byte moved, about the balance of one core of a busy machine.
 double counted_cost(const Graph& graph, NodeId node);
 
 struct BudgetChoice {
