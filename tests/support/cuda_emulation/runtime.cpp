@@ -193,6 +193,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ind
     case cudaDevAttrMemoryClockRate: *value = 1000000; break;
     case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
     case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
+    case cudaDevAttrComputeMode: *value = cudaComputeModeDefault; break;
     case cudaDevAttrConcurrentKernels: *value = 1; break;
     case cudaDevAttrUnifiedAddressing: *value = 1; break;
     case cudaDevAttrAsyncEngineCount: *value = p.asyncEngineCount; break;
