@@ -41,16 +41,19 @@ Result<std::unique_ptr<Fleet>> Fleet::open(const FleetOptions& o, std::shared_pt
     return usage_error("--shards ", fleet->shards, " on ", replicas, " devices: ", replicas - fleet->shards, " of them would have nothing to do; give at least one shard a device, or fewer devices");
   ENG_ASSIGN(const int64_t cores, all_processors(*fleet->ranks));
   const int64_t places = o.replicas.empty() ? 1 : static_cast<int64_t>(o.replicas[0].size());
-  fleet->threads = o.threads > 0 ? o.threads : static_cast<int>(std::max<int64_t>(1, cores / (fleet->shards * places)));
+  const int64_t at_once = o.side_by_side ? fleet->shards : replicas;
+  fleet->threads = o.threads > 0 ? o.threads : static_cast<int>(std::max<int64_t>(1, cores / (at_once * places)));
   // As many lanes as fit on the processors, at most one a shard.
   const int64_t shards_each = (fleet->shards + replicas - 1) / replicas;
   const int64_t fit = std::max<int64_t>(1, cores / (replicas * places * fleet->threads));
-  const int64_t lanes = std::min(shards_each, fit);
+  const int64_t lanes = o.side_by_side ? std::min(shards_each, fit) : 1;
   const DeviceOptions device_options{.threads = fleet->threads, .deterministic = o.deterministic};
   for (const std::vector<std::string>& names : o.replicas) {
     Replica r;
     for (int64_t l = 0; l < lanes; ++l) {
       ENG_ASSIGN(auto lane, open_all(names, device_options, o.timeout_ms));
+      r.arenas.emplace_back();
+      for (const auto& device : lane) r.arenas.back().push_back(std::make_shared<SharedArena>(device));
       r.lanes.push_back(std::move(lane));
     }
     if (!fleet->single()) {

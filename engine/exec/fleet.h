@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/distributed/ranks.h"
+#include "engine/exec/shared_arena.h"
 #include "engine/exec/state_store.h"
 #include "engine/plugin/device.h"
 
@@ -21,6 +22,7 @@ struct Replica {
   std::vector<std::vector<std::shared_ptr<Device>>> lanes;  // [lane][place]: handles of the replica's devices
   std::vector<std::shared_ptr<Device>> sums;                // [place]: handles whose streams add and move gradients
   std::shared_ptr<StateStore> store;
+  std::vector<std::vector<std::shared_ptr<SharedArena>>> arenas;  // [lane][place]: of the programs that run there one after the other
 };
 
 struct FleetOptions {
@@ -28,6 +30,7 @@ struct FleetOptions {
   int64_t shards = 0;      // of every batch, over all ranks; 0: one a replica
   int threads = 0;         // of a lane on CPU devices; 0: what is left when all shards that can run at once share the machine's
   bool deterministic = false;
+  bool side_by_side = true;  // a replica with several shards may run them at once; false: one after the other, which needs less memory
   int64_t timeout_ms = -1;
 };
 

@@ -33,6 +33,11 @@ Tensor to_channels_last(const Tensor& t) {
 
 }  // namespace
 
+ProgramPart::ProgramPart(const Graph& graph, std::shared_ptr<Device> device, std::shared_ptr<StateStore> store, std::shared_ptr<SharedArena> arena)
+    : graph_(graph), device_(std::move(device)), store_(std::move(store)), arena_(arena ? std::move(arena) : std::make_shared<SharedArena>(device_)) {}
+
+ProgramPart::~ProgramPart() { arena_->release(this); }
+
 void* ProgramPart::pointer(ValueId v) const {
   if (v == kNoValue || storage_.of[static_cast<size_t>(v)] < 0) return nullptr;
   return pointers_[static_cast<size_t>(storage_.of[static_cast<size_t>(v)])];
@@ -48,7 +53,7 @@ Status ProgramPart::create_kernels(const std::vector<NodeId>& order) {
     const Node& node = graph_.node(n);
     const OpDef* op = find_op(node.domain, node.op_type);
     if (op && op->by_executor) {
-      rows_.push_back({graph_.label(n), node.op_type, "executor", node.phase});
+      rows_.push_back({graph_.label(n), node.op_type, "executor", node.phase, 0});
       steps_.push_back({.node = n});
       continue;
     }
@@ -58,7 +63,7 @@ Status ProgramPart::create_kernels(const std::vector<NodeId>& order) {
       if (++failed <= 20) errors += (errors.empty() ? "" : "\n  ") + kernel.status().message();
       continue;
     }
-    rows_.push_back({graph_.label(n), node.op_type, kernel->implementation(), node.phase});
+    rows_.push_back({graph_.label(n), node.op_type, kernel->implementation(), node.phase, kernel->workspace()});
     steps_.push_back({.node = n, .kernel = std::move(*kernel)});
   }
   if (failed == 0) return {};
@@ -153,13 +158,21 @@ Status ProgramPart::plan_arena_block() {
   memory_.lower_bound = plan.lower_bound;
   memory_.live = plan.live;
   if (!order_.empty()) memory_.peak_node = rows_[static_cast<size_t>(plan.peak_step)].node;
-  auto block = DeviceBuffer::allocate(device_, plan.bytes);
-  if (!block.ok()) return block.status().in(cat("the step needs ", plan.bytes, " bytes for its activations (most at ", memory_.peak_node, ")"));
-  arena_ = std::move(*block);
-  auto at = [&](size_t interval) -> void* { return static_cast<std::byte*>(arena_.data()) + plan.offsets[interval]; };
-  for (size_t i = 0; i < which.size(); ++i) pointers_[which[i]] = at(i);
-  for (size_t i = 0; i < with_workspace.size(); ++i) steps_[with_workspace[i]].workspace = at(which.size() + i);
+  for (size_t i = 0; i < which.size(); ++i) arena_storages_.emplace_back(which[i], plan.offsets[i]);
+  for (size_t i = 0; i < with_workspace.size(); ++i) workspaces_.emplace_back(with_workspace[i], plan.offsets[which.size() + i]);
+  const Status reserved = arena_->reserve(plan.bytes);
+  if (!reserved.ok()) return reserved.in(cat("the step needs ", plan.bytes, " bytes for its activations (most at ", memory_.peak_node, ")"));
+  arena_->use(this, [this](void* block) { base_at(block); });
   return {};
+}
+
+void ProgramPart::base_at(void* block) {
+  auto* base = static_cast<std::byte*>(block);
+  for (const auto& [storage, offset] : arena_storages_) pointers_[storage] = base + offset;
+  for (const auto& [step, offset] : workspaces_) steps_[step].workspace = base + offset;
+  if (!connected_) return;
+  link();
+  if (moved_) moved_();
 }
 
 void ProgramPart::connect() {
@@ -168,19 +181,24 @@ void ProgramPart::connect() {
     if (s >= 0 && storage_.storages[static_cast<size_t>(s)].kind == StorageKind::kExternal) patches_[s].push_back({step, output, index});
   };
   for (size_t i = 0; i < steps_.size(); ++i) {
-    PartStep& s = steps_[i];
-    const Node& n = graph_.node(s.node);
-    for (ValueId v : n.inputs) {
-      note(v, i, false, s.inputs.size());
-      s.inputs.push_back(pointer(v));
-    }
-    for (ValueId v : n.outputs) {
-      note(v, i, true, s.outputs.size());
-      s.outputs.push_back(pointer(v));
-    }
+    const Node& n = graph_.node(steps_[i].node);
+    for (size_t k = 0; k < n.inputs.size(); ++k) note(n.inputs[k], i, false, k);
+    for (size_t k = 0; k < n.outputs.size(); ++k) note(n.outputs[k], i, true, k);
   }
-  for (const auto& [state, next] : storage_.copies) copies_.push_back({pointer(state), pointer(next), bytes_of(graph_.value(state))});
+  link();
   connected_ = true;
+}
+
+void ProgramPart::link() {
+  for (PartStep& s : steps_) {
+    const Node& n = graph_.node(s.node);
+    s.inputs.clear();
+    s.outputs.clear();
+    for (ValueId v : n.inputs) s.inputs.push_back(pointer(v));
+    for (ValueId v : n.outputs) s.outputs.push_back(pointer(v));
+  }
+  copies_.clear();
+  for (const auto& [state, next] : storage_.copies) copies_.push_back({pointer(state), pointer(next), bytes_of(graph_.value(state))});
 }
 
 void ProgramPart::set_external(ValueId v, void* memory) {

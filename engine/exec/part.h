@@ -2,12 +2,14 @@
 // part a place and tells them when to run what (program.cpp).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "engine/exec/program.h"
+#include "engine/exec/shared_arena.h"
 #include "engine/exec/storage.h"
 #include "engine/plugin/device.h"
 
@@ -30,12 +32,18 @@ class ProgramPart {
     uint64_t bytes;
   };
 
-  ProgramPart(const Graph& graph, std::shared_ptr<Device> device, std::shared_ptr<StateStore> store) : graph_(graph), device_(std::move(device)), store_(std::move(store)) {}
+  // `arena`: null for a block of the part's own.
+  ProgramPart(const Graph& graph, std::shared_ptr<Device> device, std::shared_ptr<StateStore> store, std::shared_ptr<SharedArena> arena);
+  ~ProgramPart();
+  ProgramPart(const ProgramPart&) = delete;
+  ProgramPart& operator=(const ProgramPart&) = delete;
 
   // `order`: this part's nodes. `views`: Recv nodes that read the sender's memory instead of copying.
   Status create_kernels(const std::vector<NodeId>& order);
   Status plan_memory(const StorageRequest& request, const std::vector<NodeId>& views);
   void connect();  // after all external memory that is known by now has been set
+  // Told when a value's memory has another address than before; other parts may read it by its pointer.
+  void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
 
   const std::shared_ptr<Device>& device() const { return device_; }
   void* pointer(ValueId v) const;
@@ -53,6 +61,8 @@ class ProgramPart {
   Status place(const Storage& s, void** pointer);
   Status place_constant(const Storage& s, void** pointer);
   Status plan_arena_block();
+  void base_at(void* block);  // the arena's address
+  void link();                // pointers of steps and copies, from those of the storages
 
   struct Patch {
     size_t step;
@@ -69,7 +79,9 @@ class ProgramPart {
   std::vector<Copy> copies_;
   std::vector<DeviceBuffer> buffers_;   // inputs and constants
   std::vector<Tensor> host_constants_;  // constants that the device reads where they are
-  DeviceBuffer arena_;
+  std::shared_ptr<SharedArena> arena_;
+  std::vector<std::pair<size_t, uint64_t>> arena_storages_, workspaces_;  // storage or step, offset in the arena
+  std::function<void()> moved_;
   StoragePlan storage_;
   std::vector<void*> pointers_;         // per storage
   std::map<int, std::vector<Patch>> patches_;  // of external storages

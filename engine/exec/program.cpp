@@ -61,7 +61,8 @@ struct Program::Impl {
   Status cut_parts();
   Status create_parts();
   bool copies(NodeId recv) const;         // whether the receiver has a copy of its own
-  Status make_transfers();
+  void read_in_place();
+  void locate();
   Status list_actions();
   Status action_of_send(NodeId n, int32_t part);
   Status action_of_recv(NodeId n, int32_t part);
@@ -161,7 +162,7 @@ bool Program::Impl::copies(NodeId recv) const {
 Status Program::Impl::create_parts() {
   const auto is = [this](NodeId n, const char* op) { return graph.node(n).op_type == op && graph.node(n).domain == kEngineDomain; };
   for (size_t p = 0; p < places.size(); ++p) {
-    parts.push_back(std::make_unique<ProgramPart>(graph, places[p], store));
+    parts.push_back(std::make_unique<ProgramPart>(graph, places[p], store, p < options.arenas.size() ? options.arenas[p] : nullptr));
     ENG_TRY(parts[p]->create_kernels(part_orders[p]));
   }
   for (size_t p = 0; p < places.size(); ++p) {
@@ -181,14 +182,41 @@ Status Program::Impl::create_parts() {
     }
     ENG_TRY(parts[p]->plan_memory(request, views));
   }
-  for (size_t p = 0; p < places.size(); ++p)
-    for (NodeId n : part_orders[p])
-      if (is(n, "Recv") && !copies(n)) {
-        const ValueId s = graph.node(n).inputs[0];
-        parts[p]->set_external(s, parts[static_cast<size_t>(graph.node(graph.value(s).producer).place)]->pointer(s));
-      }
-  for (auto& part : parts) part->connect();
+  read_in_place();
+  for (auto& part : parts) {
+    part->connect();
+    part->on_move([this] {
+      read_in_place();
+      locate();
+    });
+  }
   return {};
+}
+
+// Where a receiver reads the sender's memory instead of a copy.
+void Program::Impl::read_in_place() {
+  for (size_t p = 0; p < places.size(); ++p)
+    for (NodeId n : part_orders[p]) {
+      if (graph.node(n).op_type != "Recv" || graph.node(n).domain != kEngineDomain || copies(n)) continue;
+      const ValueId s = graph.node(n).inputs[0];
+      parts[p]->set_external(s, parts[static_cast<size_t>(graph.node(graph.value(s).producer).place)]->pointer(s));
+    }
+}
+
+// Addresses of what crosses and of what is summed over shards, after they are known or have changed.
+void Program::Impl::locate() {
+  for (const auto& [n, index] : transfer_of) {
+    const Node& node = graph.node(n);
+    const ProgramPart& part = *parts[static_cast<size_t>(node.place)];
+    if (node.op_type == "Send") transfers[index].device_from = part.pointer(node.outputs[0]);
+    else transfers[index].device_to = part.pointer(node.outputs[0]);
+  }
+  for (SyncPoint& s : sync_points) {
+    const NodeId n = graph.value(s.value).producer;
+    const ProgramPart& part = *parts[alone() ? 0 : static_cast<size_t>(graph.node(n).place)];
+    s.input = part.pointer(graph.node(n).inputs[0]);
+    s.output = part.pointer(s.value);
+  }
 }
 
 Result<size_t> Program::Impl::add_event(int32_t part) {
@@ -207,7 +235,6 @@ Status Program::Impl::action_of_send(NodeId n, int32_t part) {
   Transfer& t = transfers.emplace_back();
   transfer_of[n] = transfer_of[recv] = index;
   t.bytes = bytes_of(graph.value(s));
-  t.device_from = parts[static_cast<size_t>(part)]->pointer(s);
   const std::shared_ptr<Device>& from = places[static_cast<size_t>(part)];
   if (!places[static_cast<size_t>(graph.node(recv).place)]->sees(*from)) {
     ENG_ASSIGN(t.host, HostBuffer::allocate(from, t.bytes));
@@ -222,7 +249,6 @@ Status Program::Impl::action_of_recv(NodeId n, int32_t part) {
   const size_t index = transfer_of.at(n);
   actions.push_back({ActionKind::kWait, part, transfers[index].event});
   if (!copies(n)) return {};
-  transfers[index].device_to = parts[static_cast<size_t>(part)]->pointer(graph.node(n).outputs[0]);
   actions.push_back({transfers[index].host.data() ? ActionKind::kCopyIn : ActionKind::kCopyOver, part, index});
   const ValueId original = graph.node(graph.value(graph.node(n).inputs[0]).producer).inputs[0];
   if (!is_state(graph.value(original).role) || transfers[index].host.data()) return {};
@@ -238,9 +264,8 @@ void Program::Impl::wait_for_copies(ValueId state, int32_t part) {
 }
 
 Status Program::Impl::sync_point_of(NodeId n, ProgramPart& part) {
-  const Node& node = graph.node(n);
-  const Value& v = graph.value(node.outputs[0]);
-  sync_points.push_back({node.outputs[0], v.dtype, bytes_of(v), part.pointer(node.inputs[0]), part.pointer(node.outputs[0]), part.device()});
+  const Value& v = graph.value(graph.node(n).outputs[0]);
+  sync_points.push_back({graph.node(n).outputs[0], v.dtype, bytes_of(v), nullptr, nullptr, part.device()});
   segment_ends.push_back(actions.size());
   return {};
 }
@@ -287,6 +312,7 @@ Status Program::Impl::list_actions() {
     ENG_TRY(list_marks(n, open));
   }
   segment_ends.push_back(actions.size());
+  locate();
   if (alone()) return {};
   for (int32_t p = 0; p < static_cast<int32_t>(parts.size()); ++p) {
     ENG_ASSIGN(const size_t event, add_event(p));

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/exec/shared_arena.h"
 #include "engine/exec/state_store.h"
 #include "engine/memory/report.h"
 #include "engine/plugin/device.h"
@@ -32,11 +33,14 @@ struct ProgramOptions {
   std::vector<ValueId> external;
   // Groups of external results: mark i passes when all of group i are written.
   std::vector<std::vector<ValueId>> marks;
+  // A block for each place that the program may share with others that never run at the same time; empty: blocks of its own.
+  std::vector<std::shared_ptr<SharedArena>> arenas;
 };
 
 struct KernelRow {
   std::string node, op, implementation;
   Phase phase = Phase::kForward;
+  uint64_t workspace = 0;  // bytes
 };
 
 struct NodeTiming {

@@ -50,6 +50,12 @@ std::vector<ValueId> results_of(const Step& s) {
   return out;
 }
 
+bool has_sync_points(const Graph& g) {
+  for (NodeId n : g.live_nodes())
+    if (g.node(n).domain == kEngineDomain && g.node(n).op_type == "ShardSum") return true;
+  return false;
+}
+
 double number_of(const std::byte* bytes, DType type) {
   Tensor t(type, {});
   std::memcpy(t.mutable_bytes(), bytes, size_of(type));
@@ -118,6 +124,7 @@ Status ShardedStep::Impl::make_update(const Step& step) {
   for (const Replica& r : fleet.replicas) {
     ProgramOptions o;
     o.external = update.sums;
+    o.arenas = r.arenas[0];
     ENG_ASSIGN(auto program, Program::compile(update.graph, r.lanes[0], r.store, {}, o));
     update_programs.push_back(std::move(program));
   }
@@ -147,6 +154,7 @@ Result<ShardProgram*> ShardedStep::Impl::program_of(size_t replica, size_t lane,
     }
   }
   const Replica& r = fleet.replicas[replica];
+  if (!has_sync_points(p->step.graph)) o.arenas = r.arenas[lane];  // else several shards are under way at once
   ENG_ASSIGN(p->program, Program::compile(p->step.graph, r.lanes[lane], r.store, fetches, o));
   auto& slot = programs[p->program->sync_points().empty() ? key : own];
   slot = std::move(p);
@@ -404,19 +412,21 @@ const Program& ShardedStep::a_program() const { return *impl_->programs.begin()-
 
 uint64_t ShardedStep::memory(size_t replica, size_t place) const {
   const Impl& s = *impl_;
-  uint64_t bytes = 0, state = 0;
+  uint64_t bytes = s.pool ? s.pool->bytes(replica, static_cast<int32_t>(place)) : 0;
+  for (const auto& lane : s.fleet.replicas[replica].arenas) bytes += lane[place]->bytes();
+  uint64_t state = 0;
+  const auto add = [&](const Program& p) {
+    const MemoryReport& m = p.memory(place);
+    bytes += m.inputs + m.constants;
+    state = std::max(state, m.state);
+  };
   for (const auto& [key, p] : s.programs) {
     if (key[0] != static_cast<int64_t>(replica)) continue;
-    const MemoryReport& m = p->program->memory(place);
-    bytes += m.arena + m.inputs + m.constants;
-    state = std::max(state, m.state);
+    add(*p->program);
+    if (!p->program->sync_points().empty()) bytes += p->program->memory(place).arena;
   }
-  if (replica < s.update_programs.size()) {
-    const MemoryReport& m = s.update_programs[replica]->memory(place);
-    bytes += m.arena + m.inputs + m.constants;
-    state = std::max(state, m.state);
-  }
-  return bytes + state + (s.pool ? s.pool->bytes(replica, static_cast<int32_t>(place)) : 0);
+  if (replica < s.update_programs.size()) add(*s.update_programs[replica]);
+  return bytes + state;
 }
 
 }  // namespace eng

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/exec/estimate.h"
+#include "engine/memory/budget.h"
 #include "graph/surgery/freeze.h"
 
 namespace eng {
@@ -18,7 +20,7 @@ void add_fetch(std::vector<ValueId>& fetches, ValueId id) {
 std::shared_ptr<Fleet> fleet_of(std::shared_ptr<Device> device) {
   auto fleet = std::make_shared<Fleet>();
   fleet->ranks = Ranks::alone();
-  fleet->replicas.push_back({{{device}}, {}, std::make_shared<StateStore>(device)});
+  fleet->replicas.push_back({{{device}}, {}, std::make_shared<StateStore>(device), {{std::make_shared<SharedArena>(device)}}});
   return fleet;
 }
 
@@ -88,10 +90,50 @@ Result<CompiledStep*> ModelSteps::compile(Step step, bool training, std::unique_
   add_fetch(fetches, made->step.correct);
   if (!training) add_fetch(fetches, made->step.predictions);
   if (training && options_.gradients_as_outputs) fetches.insert(fetches.end(), made->step.gradients.begin(), made->step.gradients.end());
+  if (training) ENG_TRY(fit(made->step, fetches, {}, 0));
   const Replica& replica = fleet_->replicas[0];
-  ENG_ASSIGN(made->program, Program::compile(made->step.graph, replica.lanes[0], replica.store, fetches));
+  ProgramOptions program_options;
+  program_options.arenas = replica.arenas[0];
+  ENG_ASSIGN(made->program, Program::compile(made->step.graph, replica.lanes[0], replica.store, fetches, program_options));
   slot = std::move(made);
   return slot.get();
+}
+
+// Makes the step fit into the memory limit less `beside`, what the device holds besides this program.
+Status ModelSteps::fit(Step& step, const std::vector<ValueId>& fetches, const std::vector<ValueId>& external, uint64_t beside) {
+  if (memory_limit_ == 0 || fleet_->replicas[0].lanes[0].size() > 1) return {};  // branches: the planner has kept to the limit
+  MemoryEstimate estimate(fleet_->first_device());
+  ProgramOptions o;
+  o.external = external;
+  const MemoryEstimator estimator = [inner = estimate.for_fetches(fetches, o), beside](const Graph& g) -> Result<MemoryNeed> {
+    ENG_ASSIGN(MemoryNeed need, inner(g));
+    need.total += beside;
+    return need;
+  };
+  uint64_t smallest = 0;
+  auto choice = fit_memory(step.graph, memory_limit_, estimator, &smallest);
+  if (memory_choice_.smallest == 0 || smallest < memory_choice_.smallest) memory_choice_.smallest = smallest;
+  if (!choice.ok()) return choice.status();
+  if (choice->bytes >= memory_choice_.bytes)
+    memory_choice_ = {static_cast<int64_t>(choice->recomputed.size()), choice->slow_down, choice->bytes, choice->bytes_without, memory_choice_.smallest};
+  step.graph = std::move(choice->graph);
+  return {};
+}
+
+// Bytes of a device that a sharded run holds beside a shard's program: optimiser slots, the update's inputs, and buckets, of which
+// shards that run one after the other on a lane need one more each time their number doubles.
+Result<uint64_t> ModelSteps::beside_a_shard(const Step& shard) const {
+  ENG_ASSIGN(const UpdateStep update, build_update_step(shard, options_.optimizer));
+  uint64_t slots = 0, sums = 0;
+  const auto bytes_of = [](const Value& v) { return static_cast<uint64_t>(element_count(v.shape)) * size_of(v.dtype); };
+  for (ValueId v = 0; v < update.graph.value_count(); ++v)
+    if (kept(update.graph.value(v)) && !update.graph.value(v).data) slots += bytes_of(update.graph.value(v));
+  for (ValueId v : update.sums) sums += bytes_of(update.graph.value(v));
+  const int64_t lanes = static_cast<int64_t>(fleet_->replicas[0].lanes.size());
+  int64_t in_a_row = (fleet_->shards + fleet_->replica_count() * lanes - 1) / (fleet_->replica_count() * lanes);
+  uint64_t sets = 1;
+  for (; in_a_row > 1; in_a_row = (in_a_row + 1) / 2) ++sets;
+  return slots + sums * sets * static_cast<uint64_t>(lanes);
 }
 
 Result<CompiledStep*> ModelSteps::training(int64_t batch) {
@@ -127,6 +169,13 @@ Result<ShardedStep*> ModelSteps::sharded(bool training) {
       ENG_ASSIGN(step, build_evaluation_step(model_, binding(rows), step_options, evaluator_));
     }
     adopt(step.graph);
+    if (training && memory_limit_ > 0) {
+      std::vector<ValueId> fetches{step.loss}, external = step.gradients;
+      add_fetch(fetches, step.correct);
+      for (const auto& [state, part] : step.statistics) external.push_back(part);
+      ENG_ASSIGN(const uint64_t beside, beside_a_shard(step));
+      ENG_TRY(fit(step, fetches, external, beside));
+    }
     ENG_TRY(place(step.graph));
     return step;
   };

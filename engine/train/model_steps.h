@@ -57,6 +57,15 @@ class ModelSteps {
   Result<Step> plan(int64_t batch) const;
   // Compiles what a batch of that size needs. Bytes that the fullest device holds then.
   Result<uint64_t> prepare(int64_t batch);
+  // From now on training steps are compiled to take at most so many bytes of each device; before the first is. What is not kept is made again
+  // in the backward phase; the bits stay the same. prepare() says where that is not enough.
+  void limit_memory(uint64_t bytes) { memory_limit_ = bytes; }
+  struct MemoryChoice {
+    int64_t recomputed = 0;      // activations
+    double slow_down = 1;        // predicted
+    uint64_t bytes = 0, bytes_without = 0, smallest = 0;  // predicted for a device; smallest: that could be met
+  };
+  const MemoryChoice& memory_choice() const { return memory_choice_; }
 
   // From now on every parameter is trained. Optimiser slots of those that were frozen start at their first content.
   void unfreeze();
@@ -87,6 +96,8 @@ class ModelSteps {
   Result<ShardedStep*> sharded(bool training);
   Status run_sharded(bool training, const Batch& batch, double learning_rate, bool stop, StepOutcome& outcome);
   Result<std::vector<size_t>> feeds_of(const Step& step) const;
+  Status fit(Step& step, const std::vector<ValueId>& fetches, const std::vector<ValueId>& external, uint64_t beside);
+  Result<uint64_t> beside_a_shard(const Step& shard) const;
   Status collect_initial(int64_t batch);
 
   Graph model_;
@@ -100,6 +111,8 @@ class ModelSteps {
   std::vector<size_t> sharded_feeds_;
   std::vector<ShardFeed> feed_list_;
   CompiledStep* last_ = nullptr;
+  uint64_t memory_limit_ = 0;
+  MemoryChoice memory_choice_;
   Tensor loss_, correct_;
   struct Initial {
     DType dtype;

@@ -184,6 +184,7 @@ Status Trainer::run_step() {
   state_.sums.add(loss, correct, batch_.size);
   const double seconds = seconds_since(start);
   state_.seconds += seconds;
+  if (batch_.size == options_.batch_size && (step_seconds_ == 0 || seconds < step_seconds_)) step_seconds_ = seconds;
   if (!observer_) return {};
   StepRecord record;
   record.epoch = state_.epoch;

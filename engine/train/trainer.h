@@ -79,6 +79,8 @@ class Trainer {
   Result<Evaluation> evaluate(DataPipeline& data, int64_t max_batches = 0);
 
   const TrainingState& state() const { return state_; }
+  // Of the quickest full batch in this process; 0 before there was one.
+  double step_seconds() const { return step_seconds_; }
   const Monitor& monitor() const { return monitor_; }
   const std::vector<EpochRecord>& history() const { return history_; }  // of this process
   // Of the best epoch's validation, if that was in this process.
@@ -123,7 +125,7 @@ class Trainer {
   int64_t classes_ = 0;
   int64_t saved_step_ = -1;   // of last.ckpt
   int64_t finite_step_ = -1;  // whose weights are known to be finite
-  double epoch_seconds_ = 0, rate_ = 0;
+  double epoch_seconds_ = 0, rate_ = 0, step_seconds_ = 0;
   int64_t epoch_samples_ = 0;  // in this process
 };
 

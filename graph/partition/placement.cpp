@@ -23,7 +23,8 @@ std::string trim(const std::string& s) {
 
 class Reader {
  public:
-  Reader(const Graph& graph, const std::vector<std::string>& devices) : graph_(graph), devices_(devices) {}
+  Reader(const Graph& graph, const std::vector<std::string>& devices, const std::vector<std::string>& absorbed)
+      : graph_(graph), devices_(devices), absorbed_(absorbed) {}
 
   void parse(const std::string& text) {
     std::istringstream in(text);
@@ -54,6 +55,7 @@ class Reader {
           if (nodes++ == 0) name = placement_name(graph_, node);
         }
       }
+      for (const std::string& name : absorbed_) matched |= glob_match(line.pattern, name);
       if (!matched) problem(line.number, cat("no node's name matches '", line.pattern, "'"));
     }
     for (const auto& [pair, what] : conflicts)
@@ -92,6 +94,7 @@ class Reader {
 
   const Graph& graph_;
   const std::vector<std::string>& devices_;
+  const std::vector<std::string>& absorbed_;
   std::vector<Line> lines_;
   std::vector<std::pair<int, std::string>> problems_;
 };
@@ -105,8 +108,9 @@ std::string placement_name(const Graph& graph, const Node& node) {
   return "";
 }
 
-Result<NodePlaces> read_placement(const std::string& text, const std::string& where, const Graph& graph, const std::vector<std::string>& devices) {
-  Reader reader(graph, devices);
+Result<NodePlaces> read_placement(const std::string& text, const std::string& where, const Graph& graph, const std::vector<std::string>& devices,
+                                  const std::vector<std::string>& absorbed) {
+  Reader reader(graph, devices, absorbed);
   reader.parse(text);
   NodePlaces places = reader.apply();
   ENG_TRY(reader.status(where));

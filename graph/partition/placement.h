@@ -20,9 +20,10 @@ struct NodePlaces {
 };
 
 // `where` names the file in messages. All errors at once, with their lines: lines of another form, devices that are not
-// there, patterns that match no node, nodes that two lines give to different devices.
+// there, patterns that match no node, nodes that two lines give to different devices. `absorbed`: names of nodes of the model that the
+// step has no longer (a closing softmax is part of the loss): a pattern may match these alone.
 Result<NodePlaces> read_placement(const std::string& text, const std::string& where, const Graph& graph,
-                                  const std::vector<std::string>& devices);
+                                  const std::vector<std::string>& devices, const std::vector<std::string>& absorbed = {});
 
 // The name that patterns are compared with.
 std::string placement_name(const Graph& graph, const Node& node);

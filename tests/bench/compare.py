@@ -157,20 +157,70 @@ def compare_demo(a):
     print(f"best:  ours {best[0]:.1f} s, PyTorch {best[1]:.1f} s;  ratio: time {best[0] / best[1]:.3f} x PyTorch")
 
 
+PARALLEL = {  # model: generator's options, samples' options, default batch
+    "inception_v4": (["--classes", "2"], ["--size", "299x299"], 8),
+    "shared_lstm": ([], [], 32),
+    "mlp": (["--hidden", "2048,2048"], ["--classes", "10"], 256),
+}
+
+
+def compare_parallel(a):
+    """The same steps by one process on all cores, and by one process a core under MPI. Nothing but our own programs."""
+    bin_folder = os.path.dirname(a.engine)
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    for model in a.models.split(","):
+        generate, data, batch = PARALLEL[model]
+        batch = a.parallel_batch or batch
+        folder = f"{a.work}/parallel-{model}-{batch}"
+        os.makedirs(folder, exist_ok=True)
+        run([f"{bin_folder}/generate-{model}", f"{folder}/model.onnx", *generate])
+        run([f"{bin_folder}/parallel-case", f"{folder}/model.onnx", f"{folder}/data.npz", "--samples", str(batch * a.steps), *data])
+        cores = a.threads
+        base = [a.engine, f"{folder}/model.onnx", "--data", f"{folder}/data.npz", "--batch", str(batch), "--epochs", "1", "--no-shuffle", "--optimizer", "sgd",
+                "--momentum", "0.9", "--lr", "1e-3", "--metrics-every-step", "--verbose", "0"]
+        ways = {
+            f"1 process x {cores} cores": [*base, "--threads", str(cores)],
+            f"{cores} processes x 1 core": ["mpirun", "-n", str(cores), "--bind-to", "none", *base, "--threads", "1", "--shards", str(cores)],
+            f"1 process, {cores} devices": [*base, "--threads", "1", "--devices", ",".join(f"cpu:{i}" for i in range(cores)), "--parallel", "data"],
+        }
+        print(f"{model}: training, fp32, batch {batch}; warm-up, then {a.rounds} rounds of {a.steps} steps in turns", flush=True)
+        times = {name: [] for name in ways}
+        for i in range(a.rounds + 1):
+            for name, words in ways.items():
+                out = f"{folder}/run"
+                shutil.rmtree(out, ignore_errors=True)
+                status = subprocess.run([*words, "--out", out], env=env, capture_output=True, text=True)
+                if status.returncode:
+                    sys.exit(f"{' '.join(words)}\nended with {status.returncode}: {status.stderr[-3000:]}")
+                if i:
+                    times[name].append(min(r["seconds"] for r in rows_of(f"{out}/metrics.jsonl", "step")[1:]))
+            if i:
+                print(f"  round {i}: " + "   ".join(f"{name} {batch / t[-1]:.3f} samples/s" for name, t in times.items()), flush=True)
+        best = {name: min(t) for name, t in times.items()}
+        whole = best[f"1 process x {cores} cores"]
+        print("best:  " + ", ".join(f"{name} {batch / t:.3f} samples/s" for name, t in best.items()))
+        print(f"ratio: {cores} processes x 1 core {whole / best[f'{cores} processes x 1 core']:.3f} x one process on {cores} cores; "
+              f"{cores} devices in one process {whole / best[f'1 process, {cores} devices']:.3f} x")
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=["demo", "mlp", "cnn", "shared_lstm", "inception_v4", "inception_v4_171px"])
+    p.add_argument("what", choices=["demo", "parallel", "mlp", "cnn", "shared_lstm", "inception_v4", "inception_v4_171px"])
     p.add_argument("--batch", type=int, default=8)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--rounds", type=int, default=None, help="default: 5, demo 1")
     p.add_argument("--steps", type=int, default=4)
     p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--models", default="inception_v4", help="parallel: of " + ", ".join(PARALLEL))
+    p.add_argument("--parallel-batch", type=int, default=0, help="parallel: default 8 (inception_v4), 32, 256")
     for name in ("engine", "peers", "work", "demo-files"):
         p.add_argument(f"--{name}", help=argparse.SUPPRESS)
     a = p.parse_args()
     a.rounds = a.rounds or (1 if a.what == "demo" else 5)
     a.engine, a.peers, a.work = os.path.abspath(a.engine), os.path.abspath(a.peers), os.path.abspath(a.work)
     os.makedirs(a.work, exist_ok=True)
+    if a.what == "parallel":
+        return compare_parallel(a)
     if a.what != "demo" and not os.path.exists(f"{a.peers}/time_training.py"):
         sys.exit(f"bench: {a.peers}/time_training.py is not there; SHARED names the folder above peers/")
     compare_demo(a) if a.what == "demo" else compare_model(a)

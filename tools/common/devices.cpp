@@ -4,20 +4,13 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <thread>
 
-#include "engine/io/file.h"
-#include "engine/plugin/device.h"
 #include "graph/ops/op.h"
-#include "graph/partition/groups.h"
-#include "graph/partition/make_plan.h"
-#include "graph/partition/placement.h"
-#include "graph/partition/strategy.h"
-#include "tools/common/plan_costs.h"
+#include "tools/common/plan_command.h"
 
 namespace eng::tools {
 namespace {
-
-constexpr int64_t kLargestPlacement = 16 << 20;
 
 // Places by the name of a node's first output: backward, update and evaluation steps have the forward nodes' names too.
 ModelSteps::Placer placer_of(std::map<std::string, int> device_of_output) {
@@ -57,36 +50,47 @@ void report(const Plan& plan, const Console& console) {
   console.note(line);
 }
 
-Result<Plan> make_the_plan(const TrainOptions& o, const std::vector<std::string>& names, int replicas, const std::string& placement, const StepMaker& step_of, const Console& console) {
-  ENG_ASSIGN(const PlanCosts costs, plan_costs(names, static_cast<int>(o.threads), o.costs, step_of, console));
-  Machine machine = costs.machine;
-  if (!o.memory.empty()) {
-    ENG_ASSIGN(const uint64_t limit, parse_bytes(o.memory, "--memory"));
-    for (DeviceSpec& d : machine.devices) d.memory_limit = limit;
-  }
-  StrategyOptions s;
-  s.batch = o.batch;
-  s.shards = static_cast<int>(o.shards);
-  s.replicas = replicas;
-  const auto source = [&](int64_t rows, const std::vector<int>& devices) -> Result<Problem> {
-    ENG_ASSIGN(const Step step, step_of(std::max<int64_t>(rows, 1)));
-    Machine part;
-    for (int d : devices) part.devices.push_back(machine.devices[static_cast<size_t>(d)]);
-    part.connect_all({});
-    for (size_t i = 0; i < devices.size(); ++i)
-      for (size_t j = 0; j < devices.size(); ++j) part.link(static_cast<int>(i), static_cast<int>(j)) = machine.link(devices[i], devices[j]);
-    NodePlaces places;
-    if (!placement.empty()) {
-      std::vector<std::string> part_names;
-      for (const DeviceSpec& d : part.devices) part_names.push_back(d.name);
-      ENG_ASSIGN(places, read_placement(placement, o.placement, step.graph, part_names));
+int processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+PlanRequest request_of(const TrainOptions& o, const std::string& devices, const std::string& parallel, int64_t threads) {
+  PlanRequest r;
+  r.devices = devices;
+  r.devices_given = true;
+  r.parallel = o.plan.empty() ? parallel : "auto";
+  r.placement = o.placement;
+  r.plan = o.plan;
+  r.memory = o.memory;
+  r.costs = parallel == "data" ? "estimated" : o.costs;  // nothing is chosen by them
+  r.batch = o.batch;
+  r.shards = o.plan.empty() ? o.shards : 0;
+  r.threads = threads;
+  return r;
+}
+
+// With --parallel auto one CPU device alone has all processors, which it has not beside others: that is a candidate too.
+Result<Plan> make_the_plan(const TrainOptions& o, const std::vector<std::string>& names, const std::string& mode, const Graph& model, const StepMaker& step_of, const Console& console) {
+  const auto count = static_cast<int64_t>(names.size());
+  const int64_t each = o.threads > 0 ? o.threads : std::max<int64_t>(1, processors() / count);
+  ENG_ASSIGN(MadePlan made, make_plan_for(request_of(o, o.devices, mode, each), model, step_of, console));
+  const bool free = mode == "auto" && o.threads == 0 && o.shards == 0 && o.plan.empty() && o.memory.empty() && each < processors() && names[0].rfind("cpu", 0) == 0;
+  if (!free) return std::move(made.plan);
+  ENG_ASSIGN(MadePlan alone, make_plan_for(request_of(o, names[0], "none", processors()), model, step_of, console));
+  PlanCandidate candidate;
+  candidate.name = cat(names[0], " alone with ", processors(), " threads");
+  candidate.seconds = alone.plan.seconds;
+  if (alone.plan.seconds <= made.plan.seconds * 1.02) {  // a gain that small is not worth the devices
+    candidate.chosen = true;
+    for (PlanCandidate& c : made.plan.candidates) {
+      c.chosen = false;
+      c.margin = c.seconds > 0 ? c.seconds / alone.plan.seconds - 1 : 0;
     }
-    const NodeCosts node_costs = [&costs, devices](const Graph& g, NodeId n, int d) { return costs.nodes(g, n, devices[static_cast<size_t>(d)]); };
-    return make_problem(step.graph, part, node_costs, places);
-  };
-  ENG_ASSIGN(const Strategy strategy, choose_strategy(machine, s, source));
-  ENG_ASSIGN(const Step step, step_of(std::max<int64_t>(strategy.shard_batch, 1)));
-  return make_plan(step.graph, machine, s, strategy);
+    alone.plan.candidates = std::move(made.plan.candidates);
+    alone.plan.candidates.push_back(std::move(candidate));
+    return std::move(alone.plan);
+  }
+  candidate.margin = candidate.seconds / made.plan.seconds - 1;
+  made.plan.candidates.push_back(std::move(candidate));
+  return std::move(made.plan);
 }
 
 std::vector<std::vector<std::string>> replicas_of(const Plan& plan) {
@@ -140,7 +144,7 @@ int64_t default_timeout_ms(const Graph& step, int64_t shards_in_a_row) {
   return static_cast<int64_t>((60 + flops * static_cast<double>(shards_in_a_row) / kSlowest) * 1000);
 }
 
-Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks> ranks, const StepMaker& step_of, const Console& console) {
+Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks> ranks, const Graph& model, const StepMaker& step_of, const Console& console) {
   ENG_ASSIGN(const std::vector<std::string> names, device_names(o.devices));
   const bool several = names.size() > 1;
   DeviceChoice choice;
@@ -153,28 +157,26 @@ Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks
   if (mode == "auto" && !o.placement.empty()) mode = "branch";
   if (mode == "none" && several) return usage_error("--parallel none computes on one device, --devices names ", names.size());
   if (mode != "branch" && !o.placement.empty()) return usage_error("--placement belongs to --parallel branch, not ", o.parallel);
-  if (!o.plan.empty()) {
-    ENG_ASSIGN(const Step step, step_of(o.batch));
-    ENG_ASSIGN(choice.plan, given_plan(o.plan, names, step.graph));
-  } else if (mode == "branch" || mode == "auto") {
-    std::string placement;
-    if (!o.placement.empty()) {
-      ENG_ASSIGN(placement, read_text_file(o.placement, kLargestPlacement));
-    }
-    ENG_ASSIGN(choice.plan, make_the_plan(o, names, mode == "branch" ? 1 : 0, placement, step_of, console));
+  if (!o.plan.empty() || (several && ranks->size() == 1) || mode == "branch") {
+    auto made = make_the_plan(o, names, mode, model, step_of, console);
+    if (!made.ok() && (mode != "data" || !o.plan.empty())) return made.status();
+    if (made.ok()) choice.plan = std::move(*made);  // of replication it is only the record
   }
   if (choice.plan) {
     report(*choice.plan, console);
     fleet.replicas = replicas_of(*choice.plan);
+    if (o.shards == 0) fleet.shards = static_cast<int64_t>(choice.plan->replicas) * choice.plan->shards_per_replica * ranks->size();
     if (choice.plan->device_count() > 1) choice.placer = placer_of(devices_by_output(*choice.plan));
   } else {
     for (const std::string& name : names) fleet.replicas.push_back({name});
   }
+  if (!o.memory.empty()) fleet.side_by_side = false;
+  choice.fleet_options = fleet;
   ENG_ASSIGN(choice.fleet, Fleet::open(fleet, std::move(ranks)));
-  if (choice.fleet->shards > 1 || several) console.note("devices: " + choice.fleet->describe());
   ENG_ASSIGN(const Step shard, step_of(std::max<int64_t>(1, (o.batch + choice.fleet->shards - 1) / choice.fleet->shards)));
   const int64_t in_a_row = (choice.fleet->shards + choice.fleet->replica_count() - 1) / choice.fleet->replica_count();
-  choice.fleet->set_timeout(o.device_timeout > 0 ? static_cast<int64_t>(o.device_timeout * 1000) : default_timeout_ms(shard.graph, in_a_row));
+  choice.fleet_options.timeout_ms = o.device_timeout > 0 ? static_cast<int64_t>(o.device_timeout * 1000) : default_timeout_ms(shard.graph, in_a_row);
+  choice.fleet->set_timeout(choice.fleet_options.timeout_ms);
   return choice;
 }
 

@@ -16,6 +16,7 @@ namespace eng::tools {
 
 struct DeviceChoice {
   std::shared_ptr<Fleet> fleet;
+  FleetOptions fleet_options;  // as opened
   ModelSteps::Placer placer;   // empty: one device a replica
   std::optional<Plan> plan;    // where one was made or read
 };
@@ -25,9 +26,9 @@ Result<std::vector<std::string>> device_names(const std::string& list);
 // "8G", "512M", "1000000": bytes.
 Result<uint64_t> parse_bytes(const std::string& text, const std::string& option);
 
-// `step_of(rows)`: the whole training step of so many rows, for planning. Opens the devices; the backends are loaded.
+// `model`: for the names of its nodes. `step_of(rows)`: its whole training step of so many rows, for planning. Opens the devices; the backends are loaded.
 using StepMaker = std::function<Result<Step>(int64_t rows)>;
-Result<DeviceChoice> choose_devices(const TrainOptions& options, std::shared_ptr<Ranks> ranks, const StepMaker& step_of, const Console& console);
+Result<DeviceChoice> choose_devices(const TrainOptions& options, std::shared_ptr<Ranks> ranks, const Graph& model, const StepMaker& step_of, const Console& console);
 
 // How long a device may take for a shard of this step without being held for lost, where --device-timeout does not say.
 int64_t default_timeout_ms(const Graph& step, int64_t shards_in_a_row);

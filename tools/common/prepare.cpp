@@ -261,6 +261,37 @@ void report_files(const Dataset& data, const std::string& path, const Console& c
   for (const SkippedFile& f : data.skipped()) console.warn("left out: " + printable(f.path) + ": " + f.reason);
 }
 
+// --memory: what is not kept is made again; where that is not enough and --shards leaves it open, the batch is cut into more shards.
+Status fit_into_memory(const TrainOptions& o, DeviceChoice& choice, Prepared& p, const std::function<void(std::shared_ptr<Fleet>)>& make_steps, const Console& console) {
+  ENG_ASSIGN(const uint64_t limit, parse_bytes(o.memory, "--memory"));
+  uint64_t smallest = 0;
+  for (;;) {
+    p.steps->limit_memory(limit);
+    const auto bytes = p.steps->prepare(o.batch);
+    const ModelSteps::MemoryChoice& m = p.steps->memory_choice();
+    const auto mib = [](uint64_t b) { return cat(static_cast<int64_t>((static_cast<double>(b) / (1 << 20)) * 10 + 0.5) / 10.0, " MiB"); };
+    if (bytes.ok() && *bytes <= limit) {
+      console.note(cat("memory: ", mib(*bytes), " of ", mib(limit), " a device",
+                       m.recomputed ? cat("; ", m.recomputed, " activations are made again in the backward phase (predicted ", static_cast<int64_t>(m.slow_down * 100 + 0.5) / 100.0, " x the time; without that ",
+                                          mib(m.bytes_without), ")")
+                                    : std::string("; everything is kept"),
+                       p.fleet->shards > p.fleet->replica_count() ? cat("; the batch is computed in ", p.fleet->shards, " shards, one after the other") : std::string()));
+      return {};
+    }
+    if (!bytes.ok() && m.smallest == 0) return bytes.status();  // another reason
+    const uint64_t reached = bytes.ok() ? *bytes : m.smallest;
+    if (smallest == 0 || reached < smallest) smallest = reached;
+    const int64_t shards = p.fleet->shards * 2;
+    if (o.shards > 0 || shards > o.batch || o.batch % shards != 0 || choice.placer)
+      return device_error("--memory ", o.memory, ": the step needs at least ", smallest, " bytes (", mib(smallest), ") of each device, with all that can be made again and ",
+                          o.shards > 0 ? cat("the ", o.shards, " shards of --shards") : cat(p.fleet->shards, " shards"), ": give --memory ", smallest, " or more, or a smaller --batch");
+    FleetOptions more = choice.fleet_options;
+    more.shards = shards;
+    ENG_ASSIGN(std::shared_ptr<Fleet> fleet, Fleet::open(more, p.fleet->ranks));
+    make_steps(std::move(fleet));
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, std::shared_ptr<Ranks> ranks, const Console& console, Progress& progress) {
@@ -316,11 +347,16 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, std::s
   }
   ENG_ASSIGN(step.loss, choose_loss(o, data, from_tail));
   const auto step_of = [&](int64_t rows) { return build_training_step(model, binding_of(inputs, rows), step, evaluator); };
-  ENG_ASSIGN(DeviceChoice choice, choose_devices(o, std::move(ranks), step_of, console));
-  p->fleet = choice.fleet;
+  ENG_ASSIGN(DeviceChoice choice, choose_devices(o, std::move(ranks), model, step_of, console));
   p->device_plan = std::move(choice.plan);
-  step.sync_batch_norm = o.sync_bn && !p->fleet->single();
-  p->steps = std::make_unique<ModelSteps>(std::move(model), p->fleet, evaluator, step, inputs, choice.placer);
+  const auto make_steps = [&](std::shared_ptr<Fleet> fleet) {
+    p->fleet = std::move(fleet);
+    step.sync_batch_norm = o.sync_bn && !p->fleet->single();
+    p->steps = std::make_unique<ModelSteps>(model, p->fleet, evaluator, step, inputs, choice.placer);
+  };
+  make_steps(choice.fleet);
+  if (!o.memory.empty()) ENG_TRY(fit_into_memory(o, choice, *p, make_steps, console));
+  if (p->fleet->shards > 1 || names.size() > 1) console.note("devices: " + p->fleet->describe());
   ENG_ASSIGN(p->plan, p->steps->plan(o.batch));
   console.note("loss: " + p->plan.loss_note);
   ENG_TRY(check_classes(p->plan, data));

@@ -8,6 +8,7 @@
 #include "engine/io/file.h"
 #include "engine/report/html_report.h"
 #include "engine/report/metrics_log.h"
+#include "engine/report/plan_json.h"
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
 #include "engine/train/interrupt.h"
@@ -210,6 +211,7 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
     if (o.unfreeze_at > o.epochs) console.warn(cat("--unfreeze-at ", o.unfreeze_at, " lies behind the last epoch, ", o.epochs, ": nothing is unfrozen in this run"));
     ENG_TRY(make_folder(o.out));
     ENG_TRY(write_file_atomic(join_path(o.out, "config.toml"), fit.options_text));
+    if (p->device_plan) ENG_TRY(write_file_atomic(join_path(o.out, "plan.json"), to_json(*p->device_plan)));
     ENG_TRY(write_file_atomic(join_path(o.out, "classes.json"), classes_to_json(p->classes) + "\n"));
     ENG_ASSIGN(log, MetricsLog::open(join_path(o.out, "metrics.jsonl"), o.resume ? checkpoint.state.step : -1));
     ENG_ASSIGN(board, TensorBoardLog::create(o.out));
@@ -219,6 +221,10 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
   catch_interrupts();
   ENG_ASSIGN(const FitEnd end, trainer->fit());
   if (!first) return end == FitEnd::kInterrupted ? Status(Code::kStopped, "with the other ranks") : Status();
+  if (p->device_plan && writes && trainer->state().step > 0) {
+    p->device_plan->measured_seconds = trainer->step_seconds();
+    ENG_TRY(write_file_atomic(join_path(o.out, "plan.json"), to_json(*p->device_plan)));
+  }
   ENG_TRY(write_report(*p, *trainer, o, fit.options_text));
   print_result(*trainer, o);
   if (end == FitEnd::kInterrupted) {
