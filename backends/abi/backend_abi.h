@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 #define EB_ABI_MAJOR 1
-#define EB_ABI_MINOR 1
+#define EB_ABI_MINOR 2
 #define EB_MAX_RANK 8
 #define EB_ERROR_MESSAGE_BYTES 512
 
@@ -258,6 +258,39 @@ typedef struct eb_collectives_table {
   int32_t (*async_error)(eb_communicator* communicator, eb_error* error); /* EB_OK, or the first error of enqueued work */
 } eb_collectives_table;
 
+/* ---- profiler: query("profiler", 1), since 1.2 ---------------------------------------------------------------------- */
+
+typedef enum eb_span_kind { EB_SPAN_KERNEL = 1, EB_SPAN_COPY = 2, EB_SPAN_FILL = 3, EB_SPAN_WAIT = 4 } eb_span_kind;
+
+/* One piece of a stream's work. Times are nanoseconds of one clock for all streams of the process: CLOCK_MONOTONIC, or a device's clock
+ * converted to it. */
+typedef struct eb_span {
+  int32_t kind;
+  int32_t reserved;
+  const void* object; /* the eb_kernel or eb_event; null for copies */
+  uint64_t bytes;     /* of copies and fills */
+  int64_t start_ns, end_ns;
+} eb_span;
+
+/* Owned by the caller, as the spans. Spans lie span_size bytes apart; a backend fills what span_size covers. */
+typedef struct eb_trace {
+  uint32_t struct_size;
+  uint32_t span_size;
+  eb_span* spans;
+  uint64_t capacity; /* of spans */
+  uint64_t count;    /* set to 0 by start; spans written */
+  uint64_t lost;     /* set to 0 by start; spans for which there was no room */
+} eb_trace;
+
+/* Both enqueue. The work between them is written to the trace in order, which the backend uses until the stream has passed stop; nothing
+ * is allocated meanwhile. One trace a stream at a time: a second start takes the place of the first. */
+typedef struct eb_profiler_table {
+  uint32_t struct_size;
+  int32_t minor;
+  int32_t (*start)(eb_stream* stream, eb_trace* trace, eb_error* error);
+  int32_t (*stop)(eb_stream* stream, eb_error* error);
+} eb_profiler_table;
+
 /* ---- the backend ---------------------------------------------------------------------------------------------------- */
 
 typedef struct eb_backend_table {
@@ -270,7 +303,7 @@ typedef struct eb_backend_table {
   const eb_memory_table* memory;
   const eb_stream_table* streams;
   const eb_kernel_desc* const* kernels; /* kernel_count pointers */
-  /* Optional tables ("collectives": eb_collectives_table): null where the backend has none of at least that minor version. */
+  /* Optional tables ("collectives": eb_collectives_table, "profiler": eb_profiler_table): null where the backend has none of at least that minor version. */
   const void* (*query)(eb_string name, int32_t minor);
 } eb_backend_table;
 

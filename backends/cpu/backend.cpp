@@ -169,6 +169,24 @@ int32_t event_synchronize(eb_event* event, int64_t timeout_ms, eb_error* error) 
 const eb_stream_table kStreams = {sizeof(eb_stream_table), 0, stream_create, stream_destroy, stream_synchronize, event_create,
                                   event_destroy, record, wait, event_query, event_synchronize};
 
+// ---- profiler ----
+
+int32_t trace_task(eb_stream* stream, eb_trace* trace, eb_error* error) {
+  return eb::guard(error, [&]() -> int32_t {
+    stream->enqueue([&](eng::cpu::Task& t) {
+      t.kind = eng::cpu::TaskKind::kTrace;
+      t.pointers.assign({trace});
+    });
+    return EB_OK;
+  });
+}
+int32_t trace_start(eb_stream* stream, eb_trace* trace, eb_error* error) {
+  trace->count = trace->lost = 0;
+  return trace_task(stream, trace, error);
+}
+int32_t trace_stop(eb_stream* stream, eb_error* error) { return trace_task(stream, nullptr, error); }
+const eb_profiler_table kProfiler = {sizeof(eb_profiler_table), 1, trace_start, trace_stop};
+
 // ---- kernels ----
 
 const eng::cpu::KernelDef& def_of(const eb_kernel_desc* self) { return *static_cast<const eng::cpu::KernelDef*>(self->user_data); }
@@ -223,7 +241,7 @@ int32_t run(eb_kernel* kernel, eb_stream* stream, const void* const* inputs, voi
 
 void destroy(eb_kernel* kernel) { delete kernel; }
 
-const void* query(eb_string, int32_t) { return nullptr; }
+const void* query(eb_string name, int32_t minor) { return eb::view(name) == "profiler" && minor <= 1 ? &kProfiler : nullptr; }
 
 struct Table {
   std::deque<eb_kernel_desc> descriptors;

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -12,6 +13,10 @@
 
 using eng::cpu::Task;
 using eng::cpu::TaskKind;
+
+static int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 eb_stream::eb_stream(eb_device* device) : device_(device), ring_(1024) {
   thread_ = std::thread([this] { loop(); });
@@ -54,6 +59,7 @@ void eb_stream::loop() {
 void eb_stream::execute(Task& t) {
   eb_error error{sizeof(eb_error), 0, {0}};
   int32_t code = EB_OK;
+  const int64_t start_ns = trace_ ? now_ns() : 0;
   switch (t.kind) {
     case TaskKind::kKernel:
       code = eb::guard(&error, [&] {
@@ -74,8 +80,10 @@ void eb_stream::execute(Task& t) {
       t.event->passed.wait(lock, [&] { return t.event->reached >= t.number; });
       break;
     }
+    case TaskKind::kTrace: trace_ = static_cast<eb_trace*>(t.pointers[0]); return;
     case TaskKind::kStop: break;
   }
+  if (trace_) note(t, start_ns);
   if (code != EB_OK) {
     std::lock_guard lock(mutex_);
     if (error_code_ == EB_OK) {
@@ -83,6 +91,23 @@ void eb_stream::execute(Task& t) {
       error_message_ = t.kernel->name + ": " + error.message;
     }
   }
+}
+
+void eb_stream::note(const Task& t, int64_t start_ns) {
+  eb_span span{0, 0, nullptr, 0, start_ns, now_ns()};
+  switch (t.kind) {
+    case TaskKind::kKernel: span.kind = EB_SPAN_KERNEL, span.object = t.kernel; break;
+    case TaskKind::kCopy: span.kind = EB_SPAN_COPY, span.bytes = t.number; break;
+    case TaskKind::kZero: span.kind = EB_SPAN_FILL, span.bytes = t.number; break;
+    case TaskKind::kWait: span.kind = EB_SPAN_WAIT, span.object = t.event; break;
+    default: return;
+  }
+  if (trace_->count == trace_->capacity) {
+    ++trace_->lost;
+    return;
+  }
+  std::memcpy(reinterpret_cast<char*>(trace_->spans) + trace_->count * trace_->span_size, &span, std::min<size_t>(trace_->span_size, sizeof span));
+  ++trace_->count;
 }
 
 bool eb_stream::synchronize(int64_t timeout_ms, int32_t* code, std::string* message) {

@@ -26,14 +26,14 @@ struct eb_event {
 
 namespace eng::cpu {
 
-enum class TaskKind : uint8_t { kKernel, kCopy, kZero, kRecord, kWait, kStop };
+enum class TaskKind : uint8_t { kKernel, kCopy, kZero, kRecord, kWait, kTrace, kStop };
 
 struct Task {
   TaskKind kind = TaskKind::kStop;
   eb_kernel* kernel = nullptr;
   void* workspace = nullptr;
   uint32_t input_count = 0;
-  std::vector<void*> pointers;  // inputs then outputs; for copies: to, from
+  std::vector<void*> pointers;  // inputs then outputs; for copies: to, from; for kTrace: the trace that begins, or null
   uint64_t number = 0;          // bytes, or the event's count
   eb_event* event = nullptr;
 };
@@ -65,6 +65,7 @@ struct eb_stream {
   void grow();
   void loop();
   void execute(eng::cpu::Task& task);
+  void note(const eng::cpu::Task& task, int64_t start_ns);
 
   eb_device* device_;
   std::mutex mutex_;
@@ -74,5 +75,6 @@ struct eb_stream {
   bool sleeping_ = false;        // the thread waits for work
   int32_t error_code_ = 0;
   std::string error_message_;
+  eb_trace* trace_ = nullptr;    // of the thread alone
   std::thread thread_;
 };

@@ -146,6 +146,45 @@ Status Device::fill_zero(void* to, uint64_t bytes) {
   return code == EB_OK ? Status() : to_status(code, error, name_);
 }
 
+static const eb_profiler_table* profiler_of(const eb_backend_table& backend) {
+  static constexpr char kName[] = "profiler";
+  return backend.query ? static_cast<const eb_profiler_table*>(backend.query({kName, sizeof kName - 1}, 1)) : nullptr;
+}
+
+bool Device::can_trace() const { return profiler_of(*backend_) != nullptr; }
+
+Status Device::start_trace(size_t capacity) {
+  const eb_profiler_table* profiler = profiler_of(*backend_);
+  if (!profiler) return unsupported(name_, ": its backend keeps no times of its work");
+  ENG_TRY(synchronize());  // a trace that was not stopped still writes
+  spans_.assign(capacity, eb_span{});
+  trace_ = {sizeof(eb_trace), sizeof(eb_span), spans_.data(), capacity, 0, 0};
+  eb_error error = no_error();
+  const int32_t code = profiler->start(stream_, &trace_, &error);
+  return code == EB_OK ? Status() : to_status(code, error, name_);
+}
+
+Result<std::vector<TraceSpan>> Device::stop_trace() {
+  const eb_profiler_table* profiler = profiler_of(*backend_);
+  if (!profiler || spans_.empty()) return internal_error(name_, ": no trace has been started");
+  eb_error error = no_error();
+  ENG_TRY(to_status(profiler->stop(stream_, &error), error, name_));
+  ENG_TRY(synchronize());
+  std::vector<TraceSpan> out(trace_.count);
+  std::lock_guard lock(tags_mutex_);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const eb_span& s = spans_[i];
+    out[i].kind = s.kind == EB_SPAN_KERNEL ? TraceSpan::Kind::kKernel : s.kind == EB_SPAN_COPY ? TraceSpan::Kind::kCopy
+                : s.kind == EB_SPAN_FILL   ? TraceSpan::Kind::kFill : TraceSpan::Kind::kWait;
+    if (const auto it = tags_.find(s.object); s.kind == EB_SPAN_KERNEL && it != tags_.end()) out[i].kernel = it->second;
+    out[i].bytes = s.bytes;
+    out[i].start_ns = s.start_ns;
+    out[i].end_ns = s.end_ns;
+  }
+  std::vector<eb_span>().swap(spans_);
+  return out;
+}
+
 Result<DeviceBuffer> DeviceBuffer::allocate(const std::shared_ptr<Device>& device, uint64_t bytes) {
   DeviceBuffer b;
   eb_error error = no_error();
@@ -223,6 +262,8 @@ Result<DeviceKernel> DeviceKernel::create(const std::shared_ptr<Device>& device,
   ENG_TRY(to_status(k.descriptor_->workspace(k.kernel_, &k.workspace_, &error), error, k.label_));
   k.implementation_ = text(k.descriptor_->name);
   k.aliases_.assign(k.descriptor_->aliases, k.descriptor_->aliases + k.descriptor_->alias_count);
+  std::lock_guard lock(device->tags_mutex_);
+  device->tags_[k.kernel_] = {k.label_, node.op_type, k.implementation_, node.phase};
   return k;
 }
 
@@ -237,13 +278,18 @@ DeviceKernel& DeviceKernel::operator=(DeviceKernel&& other) noexcept {
   return *this;
 }
 DeviceKernel::~DeviceKernel() {
-  if (kernel_ && !device_->lost()) descriptor_->destroy(kernel_);
+  if (!kernel_ || device_->lost()) return;
+  {
+    std::lock_guard lock(device_->tags_mutex_);
+    device_->tags_.erase(kernel_);
+  }
+  descriptor_->destroy(kernel_);
 }
 
 Status DeviceKernel::run(const void* const* inputs, void* const* outputs, void* workspace) {
   eb_error error = no_error();
   const int32_t code = descriptor_->run(kernel_, device_->stream(), inputs, outputs, workspace, &error);
-  return code == EB_OK ? Status() : to_status(code, error, label_);
+  return code == EB_OK ? Status() : to_status(code, error, cat(device_->name(), ": ", label_));
 }
 
 Status can_run(Device& device, const Graph& graph, const Node& node) {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/abi/backend_abi.h"
@@ -18,6 +20,21 @@ struct DeviceOptions {
 };
 
 class Event;
+
+// What a kernel was made for, as shown in a trace.
+struct KernelTag {
+  std::string node, op, implementation;  // "Conv 'stem/conv1'", "Conv", "onednn"
+  Phase phase = Phase::kForward;
+};
+
+// One piece of work of a device's stream. Times are nanoseconds of std::chrono::steady_clock.
+struct TraceSpan {
+  enum class Kind : uint8_t { kKernel, kCopy, kFill, kWait };
+  Kind kind = Kind::kKernel;
+  KernelTag kernel;    // of kKernel
+  uint64_t bytes = 0;  // of kCopy and kFill
+  int64_t start_ns = 0, end_ns = 0;
+};
 
 // An open device with one in-order stream. Keep it (shared) as long as buffers and kernels made from it. A device may be opened several
 // times: each handle is another stream (with threads of its own on a CPU) over the same memory.
@@ -57,7 +74,14 @@ class Device {
   Status copy_on_device(void* to, const void* from, uint64_t bytes);   // enqueues
   Status fill_zero(void* to, uint64_t bytes);                          // enqueues
 
+  // Writes down what the stream does between start_trace() and stop_trace(), at most `capacity` pieces of it. Nothing is allocated
+  // meanwhile. kUnsupported where the backend has no profiler (can_trace()). stop_trace() waits for the stream; the pieces come in order.
+  bool can_trace() const;
+  Status start_trace(size_t capacity = size_t{1} << 16);
+  Result<std::vector<TraceSpan>> stop_trace();
+
  private:
+  friend class DeviceKernel;
   Device() = default;
   const eb_backend_table* backend_ = nullptr;
   int32_t index_ = 0;
@@ -68,6 +92,10 @@ class Device {
   std::string name_, description_;
   DeviceOptions options_;
   uint64_t alignment_ = 64, capabilities_ = 0;
+  std::vector<eb_span> spans_;
+  eb_trace trace_{};
+  std::mutex tags_mutex_;
+  std::unordered_map<const void*, KernelTag> tags_;  // of the kernels that there are
 };
 
 // Backends known to the process: the linked-in CPU backend, then loaded plugins. See load_backend in loader.h.

@@ -11,7 +11,7 @@
 
 TEST_CASE("abi: version and constants") {
   CHECK(EB_ABI_MAJOR == 1);
-  CHECK(EB_ABI_MINOR == 1);
+  CHECK(EB_ABI_MINOR == 2);
   CHECK(EB_MAX_RANK == 8);
   CHECK(EB_ERROR_MESSAGE_BYTES == 512);
   CHECK((EB_OK == 0 && EB_INVALID_ARGUMENT == 1 && EB_UNSUPPORTED == 2 && EB_OUT_OF_MEMORY == 3 && EB_DEVICE_LOST == 4 && EB_TIMEOUT == 5 && EB_INTERNAL == 6 && EB_NOT_READY == 7));
@@ -166,4 +166,26 @@ TEST_CASE("abi: collectives") {
   AT(eb_collectives_table, abort, 88);
   AT(eb_collectives_table, async_error, 96);
   SIZE(eb_collectives_table, 104);
+}
+
+TEST_CASE("abi: profiler") {
+  CHECK((EB_SPAN_KERNEL == 1 && EB_SPAN_COPY == 2 && EB_SPAN_FILL == 3 && EB_SPAN_WAIT == 4));
+  AT(eb_span, kind, 0);
+  AT(eb_span, object, 8);
+  AT(eb_span, bytes, 16);
+  AT(eb_span, start_ns, 24);
+  AT(eb_span, end_ns, 32);
+  SIZE(eb_span, 40);
+  AT(eb_trace, struct_size, 0);
+  AT(eb_trace, span_size, 4);
+  AT(eb_trace, spans, 8);
+  AT(eb_trace, capacity, 16);
+  AT(eb_trace, count, 24);
+  AT(eb_trace, lost, 32);
+  SIZE(eb_trace, 40);
+  AT(eb_profiler_table, struct_size, 0);
+  AT(eb_profiler_table, minor, 4);
+  AT(eb_profiler_table, start, 8);
+  AT(eb_profiler_table, stop, 16);
+  SIZE(eb_profiler_table, 24);
 }

@@ -214,6 +214,46 @@ void check_between(const eb_backend_table* b) {
   b->core->close_device(other);
 }
 
+// Copies and fills are written down in order, each after the one before; what is outside start and stop, and what finds no room, is not.
+void check_profiler(const eb_backend_table* b) {
+  const char* name = "profiler";
+  const auto* profiler = static_cast<const eb_profiler_table*>(b->query({name, std::strlen(name)}, 1));
+  if (!profiler) return;
+  CHECK(profiler->struct_size >= sizeof(eb_profiler_table));
+  CHECK(profiler->minor >= 1);
+  Session s(b);
+  constexpr uint64_t kBytes = 1 << 16;
+  void *first = s.allocate(kBytes), *second = s.allocate(kBytes);
+  for (const uint64_t room : {uint64_t{8}, uint64_t{2}}) {
+    struct Longer {  // a newer caller's spans lie further apart
+      eb_span span;
+      uint64_t newer;
+    };
+    std::vector<Longer> spans(8, Longer{{}, 77});
+    eb_trace trace{sizeof(eb_trace), sizeof(Longer), &spans[0].span, room, 99, 99};
+    REQUIRE(b->memory->fill_zero(s.stream, first, kBytes, &s.error) == EB_OK);
+    REQUIRE(profiler->start(s.stream, &trace, &s.error) == EB_OK);
+    REQUIRE(b->memory->fill_zero(s.stream, first, 100, &s.error) == EB_OK);
+    REQUIRE(b->memory->copy_on_device(s.stream, second, first, kBytes, &s.error) == EB_OK);
+    REQUIRE(b->memory->copy_on_device(s.stream, first, second, 1000, &s.error) == EB_OK);
+    REQUIRE(profiler->stop(s.stream, &s.error) == EB_OK);
+    REQUIRE(b->memory->fill_zero(s.stream, first, kBytes, &s.error) == EB_OK);
+    s.finish();
+    CHECK(trace.count == std::min<uint64_t>(room, 3));
+    CHECK(trace.lost == 3 - trace.count);
+    const int32_t kinds[] = {EB_SPAN_FILL, EB_SPAN_COPY, EB_SPAN_COPY};
+    const uint64_t bytes[] = {100, kBytes, 1000};
+    for (size_t i = 0; i < trace.count; ++i) {
+      CHECK(spans[i].span.kind == kinds[i]);
+      CHECK(spans[i].span.bytes == bytes[i]);
+      CHECK(spans[i].span.start_ns <= spans[i].span.end_ns);
+      if (i > 0) CHECK(spans[i].span.start_ns >= spans[i - 1].span.end_ns);
+      CHECK(spans[i].newer == 77);
+    }
+    for (size_t i = trace.count; i < spans.size(); ++i) CHECK(spans[i].span.kind == 0);
+  }
+}
+
 struct KernelCase {
   const char* op;
   std::vector<Shape> inputs;
@@ -343,6 +383,7 @@ void run_backend_conformance(const eb_backend_table* table) {
   check_order(table);
   check_events(table);
   check_between(table);
+  check_profiler(table);
   check_kernels(table);
   check_refusals(table);
 }
