@@ -9,6 +9,7 @@
 #include "tests/support/cuda_emulation/emulation.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -62,7 +63,11 @@ struct Fibre {
   char* memory = nullptr;  // kStack bytes above a guard page
   void* stack = nullptr;   // saved stack pointer
   ~Fibre() {
-    if (memory) munmap(memory - kGuard, kStack + kGuard);
+    if (!memory) return;
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(memory, kStack);
+#endif
+    munmap(memory - kGuard, kStack + kGuard);
   }
 };
 
