@@ -10,6 +10,7 @@
 #include "engine/exec/cost_cache.h"
 #include "engine/exec/node_meter.h"
 #include "engine/exec/node_signature.h"
+#include "engine/exec/step_meter.h"
 #include "graph/ops/op.h"
 #include "graph/passes/assign_layouts.h"
 #include "graph/passes/dead_code.h"
@@ -49,6 +50,8 @@ class KindMeter {
   int measured() const { return measured_; }
 
  private:
+  Status time_whole(const Graph& step, const Graph& graph);
+  void learn(const std::string& signature, const NodeTime& time);
   Result<const NodeCost*> cost(const Graph& graph, NodeId node);
   Result<NodeCost> find_or_time(const Graph& graph, NodeId node, const std::string& signature);
   void note_rates(const Graph& graph, NodeId node, double seconds);
@@ -71,6 +74,7 @@ Status KindMeter::add(const Graph& step) {
   }
   std::unordered_map<std::string, NodeCost> own;
   for (NodeId n : step.live_nodes()) own.try_emplace(key_of(step, step.node(n)));  // what the step does not need costs nothing
+  ENG_TRY(time_whole(step, graph));
   const auto uses = graph.uses();
   auto original_of = [&](NodeId n) -> NodeId {
     for (ValueId v : graph.node(n).outputs)
@@ -95,6 +99,35 @@ Status KindMeter::add(const Graph& step) {
   }
   table_.by_key.merge(own);
   return {};
+}
+
+// Times all nodes in one go, as parts of the running step, if one of them is not known. Where that cannot be done (a device that refuses a
+// node, keeps no times, or lacks the memory), each is timed by itself later.
+Status KindMeter::time_whole(const Graph& step, const Graph& graph) {
+  bool all_known = true;
+  for (NodeId n : graph.live_nodes()) {
+    const OpDef* op = find_op(graph.node(n).domain, graph.node(n).op_type);
+    all_known &= (op && op->by_executor) || cache_.find(node_signature(graph, graph.node(n)));
+  }
+  if (all_known || !lanes_[0]->can_trace()) return {};
+  const auto times = time_step(lanes_, step);
+  if (!times.ok()) return times.status().code() == Code::kUnsupported || times.status().code() == Code::kDevice ? Status() : times.status();
+  std::map<std::string, std::vector<NodeTime>> by_signature;
+  for (size_t i = 0; i < times->nodes.size(); ++i) by_signature[node_signature(times->graph, times->graph.node(times->nodes[i]))].push_back(times->times[i]);
+  for (const auto& [signature, all] : by_signature) {
+    if (cache_.find(signature)) continue;
+    NodeTime mean = all[0];
+    mean.seconds = 0;
+    for (const NodeTime& t : all) mean.seconds += t.seconds / static_cast<double>(all.size());
+    learn(signature, mean);
+  }
+  return {};
+}
+
+void KindMeter::learn(const std::string& signature, const NodeTime& time) {
+  cache_.put(signature, time.seconds);
+  cache_.put(signature + " workspace", static_cast<double>(time.workspace));
+  ++measured_;
 }
 
 Result<const NodeCost*> KindMeter::cost(const Graph& graph, NodeId n) {
@@ -123,9 +156,7 @@ Result<NodeCost> KindMeter::find_or_time(const Graph& graph, NodeId n, const std
   ENG_ASSIGN(const NodeTime time, time_node(lanes_, graph, node));
   c.seconds = time.seconds;
   c.scratch_bytes = time.workspace;
-  cache_.put(signature, time.seconds);
-  cache_.put(signature + " workspace", static_cast<double>(time.workspace));
-  ++measured_;
+  learn(signature, time);
   return c;
 }
 
