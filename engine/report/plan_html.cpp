@@ -32,7 +32,7 @@ constexpr const char* kScript =
 
 std::string text_cell(const std::string& text, const char* kind = "t") { return fmt::format("<td class=\"{}\">{}</td>", kind, escaped_xml(text)); }
 std::string number_cell(double value, const std::string& text) { return fmt::format("<td data-v=\"{}\">{}</td>", value, text); }
-std::string seconds_cell(double seconds) { return number_cell(seconds, seconds_text(seconds)); }
+std::string seconds_cell(double seconds) { return number_cell(seconds, seconds > 0 ? seconds_text(seconds) : "0"); }
 std::string seconds_cell(const std::optional<Span>& span) { return span ? seconds_cell(span->seconds()) : "<td data-v=\"-1\"></td>"; }
 std::string bytes_cell(double bytes) { return number_cell(bytes, bytes_text(static_cast<uint64_t>(bytes))); }
 std::string count_cell(size_t count) { return number_cell(static_cast<double>(count), std::to_string(count)); }

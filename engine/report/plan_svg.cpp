@@ -202,11 +202,11 @@ std::string memory_picture(const Plan& plan) {
       points += fmt::format(" {:.1f},{:.1f} {:.1f},{:.1f}", x_of(m.curve[i].time), y_of(m.curve[i].bytes), x_of(until), y_of(m.curve[i].bytes));
     }
     t += fmt::format("<polygon points=\"{} {:.1f},{:.1f}\" fill=\"{}\" stroke=\"#445\" stroke-width=\"0.7\"/>\n", points, x_of(end), bottom, device_colour(static_cast<int>(d)));
-    const auto level = [&](uint64_t bytes, const char* colour, const std::string& words, bool above) {
+    const auto level = [&](uint64_t bytes, const char* colour, const std::string& words, bool above, bool left = false) {
       return fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-dasharray=\"5 3\"/>\n", kLeft, kLeft + kWidth, y_of(bytes), y_of(bytes), colour) +
-             text_at(kLeft + kWidth - 4, y_of(bytes) + (above ? -3 : 11), words, fmt::format("text-anchor=\"end\" fill=\"{}\"", colour).c_str());
+             text_at(left ? kLeft + 4 : kLeft + kWidth - 4, y_of(bytes) + (above ? -3 : 11), words, fmt::format("text-anchor=\"{}\" fill=\"{}\"", left ? "start" : "end", colour).c_str());
     };
-    t += level(m.resident, "#445566", "weights and optimiser " + bytes_text(m.resident), m.resident < scale / 2);
+    t += level(m.resident, "#445566", "weights and optimiser " + bytes_text(m.resident), m.resident < scale / 2, true);
     if (m.limit && *m.limit <= scale) t += level(*m.limit, "#b00020", "limit " + bytes_text(*m.limit), false);
     if (m.measured_peak) t += level(*m.measured_peak, "#222222", "measured peak " + bytes_text(*m.measured_peak), true);
     t += fmt::format("<rect x=\"0\" y=\"{:.1f}\" width=\"12\" height=\"26\" fill=\"{}\"/>\n", top, device_colour(static_cast<int>(d)));

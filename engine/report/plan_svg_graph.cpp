@@ -1,10 +1,9 @@
 // The graph of a plan (see plan_svg.h). Every row of the view is a frame with its groups in layers; frames stand under each other in
-// columns, as text in a newspaper, in as many columns as give the page a good shape. What flows from block to block is one line, as
+// columns, as text in a newspaper. What flows from block to block is one line, as
 // everything passes there.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "engine/report/plan_svg.h"
@@ -15,7 +14,7 @@ namespace eng {
 namespace {
 
 constexpr double kBoxWidth = 122, kBoxHeight = 32, kGapX = 10, kGapY = 24, kPad = 12, kTitle = 22, kFrameGap = 26, kColumnGap = 40, kHead = 50;
-constexpr double kShape = 1.7;  // width to height that is aimed at
+constexpr double kPage = 1230;  // as many columns as fit into this width
 
 struct Frame {
   const ViewRow* row = nullptr;
@@ -109,13 +108,15 @@ class Drawing {
   }
 
   void place() {
-    double tallest = 0, all = kHead, best = 1e300, chosen = 0;
+    double tallest = 0, all = kHead;
     for (const Frame& f : frames_) tallest = std::max(tallest, f.height), all += f.height + kFrameGap;
-    for (int n = 1; n <= 10; ++n) {
-      const double limit = std::max(kHead + tallest, all / n * (n > 1 ? 1.08 : 1.001));
-      const auto [w, h] = columns(limit);
-      const double off = std::abs(std::log(w / h / kShape));
-      if (off < best) best = off, chosen = limit;
+    double chosen = all + 1, lowest = columns(chosen).second;
+    for (int n = 2; n <= 8; ++n) {
+      for (double share : {1.02, 1.1, 1.2, 1.3}) {  // the columns do not come out even
+        const double limit = std::max(kHead + tallest, all / n * share);
+        const auto [w, h] = columns(limit);
+        if (w <= kPage && h < lowest) lowest = h, chosen = limit;
+      }
     }
     std::tie(width_, height_) = columns(chosen);
     width_ = std::max(width_, 760.0);

@@ -40,6 +40,8 @@ std::string spark(const PlanMemory& m, double end, uint64_t full) {
   return t;
 }
 
+std::string time_or_dash(double seconds) { return seconds > 0 ? seconds_text(seconds) : "-"; }
+
 std::string more(size_t count, const char* what) { return count > 0 ? fmt::format("  and {} more {}\n", count, what) : ""; }
 
 std::string head(const Plan& plan) {
@@ -131,7 +133,7 @@ std::string rows(const Plan& plan, const Graph& step) {
       if (group.total() > most) most = group.total(), costliest = &group;
     }
     t += fmt::format("{:<{}} {:>3}  {:<26} {:>9} {:>9} {:>9} {:>8.3g}\n", shortened(row.name, kNameWidth), kNameWidth, row.count,
-                     shortened(places(plan, by_device, kinds[0] + kinds[1] + kinds[2]), 26), seconds_text(kinds[0]), seconds_text(kinds[1]), seconds_text(kinds[2]), flops * 1e-9);
+                     shortened(places(plan, by_device, kinds[0] + kinds[1] + kinds[2]), 26), time_or_dash(kinds[0]), time_or_dash(kinds[1]), time_or_dash(kinds[2]), flops * 1e-9);
     if (plan.device_count() > 1 && costliest && said[costliest->reason]++ == 0)
       t += shortened(fmt::format("    '{}' {}: {}", costliest->label, plan.device(costliest->device).name, costliest->reason), kWhyWidth + 12) + "\n";
   }

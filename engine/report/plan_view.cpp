@@ -11,6 +11,7 @@
 namespace eng {
 namespace {
 
+constexpr double kMost = 0.6;             // part of a block's groups whose names must agree to name it
 constexpr size_t kMostBlocksOfAName = 8;  // more: the next part of the name divides them
 
 int kind_of(Phase phase) { return phase == Phase::kBackward ? 1 : phase == Phase::kUpdate ? 2 : 0; }
@@ -131,15 +132,20 @@ class Viewer {
     if (!block.groups.empty()) view_.blocks.push_back(std::move(block));
   }
 
-  // The parts that the names of all of a block's groups begin with, and for a single group its whole name.
+  // The parts that the names of most of a block's groups begin with (an operator outside may have been fused into the last one), and
+  // for a single group its whole name.
   std::vector<std::string> common_parts(const std::vector<int>& groups) const {
+    std::vector<std::vector<std::string>> names;
+    for (int g : groups) names.push_back(parts_of(view_.groups[static_cast<size_t>(g)].name));
     std::vector<std::string> common;
-    for (size_t i = 0; i < groups.size(); ++i) {
-      auto parts = parts_of(view_.groups[static_cast<size_t>(groups[i])].name);
-      if (i == 0) common = std::move(parts);
-      size_t same = 0;
-      while (i > 0 && same < common.size() && same < parts.size() && common[same] == parts[same]) ++same;
-      if (i > 0) common.resize(same);
+    for (size_t depth = 0; !names.empty(); ++depth) {
+      std::map<std::string, size_t> count;
+      for (const auto& parts : names)
+        if (depth < parts.size()) ++count[parts[depth]];
+      const auto most = std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (most == count.end() || static_cast<double>(most->second) < kMost * static_cast<double>(groups.size())) break;
+      common.push_back(most->first);
+      std::erase_if(names, [&](const auto& parts) { return depth >= parts.size() || parts[depth] != common.back(); });
     }
     return common;
   }
