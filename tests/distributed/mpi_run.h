@@ -38,7 +38,8 @@ class MpiRun {
   // Words of a command line; `settings` are NAME=VALUE.
   MpiRun(const std::string& launcher, int ranks, const std::string& words, const std::string& settings = "") {
     const std::string probe = std::string(std::getenv("ENGINE_BIN")) + "/ranks-probe";
-    start("exec env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + settings + " " + launcher + " -n " + std::to_string(ranks) + " '" + probe + "' " + words);
+    // A folder of its own for mpirun's files: two that start at once trip over each other when they make the same one in /tmp.
+    start("exec env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base='" + folder_.path() + "' " + settings + " " + launcher + " -n " + std::to_string(ranks) + " '" + probe + "' " + words);
   }
   // Any command.
   explicit MpiRun(const std::string& command) { start(command); }
