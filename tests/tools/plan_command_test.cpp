@@ -137,6 +137,11 @@ TEST_CASE("a plan that cannot be used is refused with the file, the line and wha
   CHECK(r.status == 3);
   CHECK(r.says("the plan is of another graph"));
 
+  r = run.plan({"--plan=" + good, "--devices=cpu:0"});
+  CHECK(r.status == 2);
+  CHECK(r.says("is for --devices cpu:0,cpu:1"));
+  CHECK(run.plan({"--plan=" + good, "--devices=cpu:1,cpu:0"}).status == 0);
+
   CHECK(run.diff(good, run.model).status == 2);
   CHECK(run.diff(good, run.model).says("is a plan, '" + run.model + "' is not"));
   CHECK(run.diff(run.model, other).status == 0);
@@ -178,7 +183,6 @@ TEST_CASE("wrong words are refused with the known ones") {
                                 {{"--link=5:12"}, "such as 5,12"},
                                 {{"--parallel=none", "--devices=cpu:0,cpu:1"}, "--parallel none computes on one device"},
                                 {{"--devices=cpu:0,cpu:0"}, "named twice"},
-                                {{"--plan=x.json", "--devices=cpu:0"}, "--plan and --devices exclude one another"},
                                 {{"--plan=x.json", "--placement=y"}, "--plan and --placement exclude one another"},
                                 {{"--parallel=sideways"}, "known are auto, data, branch, none"},
                                 {{"--format=png"}, "known are text, json, dot, svg, html"},

@@ -19,13 +19,12 @@
 #include "graph/partition/strategy.h"
 #include "tools/common/devices.h"
 #include "tools/common/option_table.h"
-#include "tools/common/plan_costs.h"
 
 namespace eng::tools {
 namespace {
 
 constexpr int64_t kLargestPlacement = 16 << 20, kMostDevices = 1024;
-constexpr LinkSpec kUsualLink{5e-6, 1e10};  // where a what-if asks for devices between which nothing was measured
+constexpr LinkSpec kUsualLink{5e-6, 1e10};  // where nothing was measured
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -43,6 +42,17 @@ Result<LinkSpec> parse_link(const std::string& text, char separator, const std::
   if (parts.size() != 2 || !latency.ok() || !rate.ok() || *latency < 0 || *rate < 0 || *latency > 1e9 || *rate > 1e9)
     return usage_error(option, " '", text, "': a latency in microseconds and gigabytes a second are wanted, such as 5", std::string(1, separator), "12 (0 gigabytes a second: no time by the byte)");
   return LinkSpec{*latency * 1e-6, *rate * 1e9};
+}
+
+// Cores and memory of a usual kind, for estimates; only ratios matter much.
+Machine usual_machine(const std::vector<std::string>& devices, int threads) {
+  Machine m;
+  for (const std::string& name : devices) {
+    const bool cpu = name.rfind("cpu", 0) == 0;
+    m.devices.push_back({.name = name, .flops_per_second = cpu ? 6e10 * threads : 2e13, .bytes_per_second = cpu ? 1e10 : 1e12});
+  }
+  m.connect_all(kUsualLink);
+  return m;
 }
 
 Result<int64_t> parse_count(const std::string& text, const std::string& name, int64_t most) {
@@ -91,7 +101,6 @@ class Command {
  private:
   Status check() const {
     if (!r_.plan.empty() && !r_.placement.empty()) return usage_error("--plan and --placement exclude one another: a plan has a device for each node");
-    if (!r_.plan.empty() && r_.devices_given) return usage_error("--plan and --devices exclude one another: a plan names its devices");
     if (!r_.plan.empty() && if_.devices > 0) return usage_error("--what-if devices=", if_.devices, " does not go with --plan: the plan names its devices");
     if (!r_.plan.empty() && (r_.shards > 0 || r_.parallel != "auto")) return usage_error("--plan settles replicas and shards; --shards and --parallel do not go with it");
     if (!r_.memory.empty() && !if_.memory.empty()) return usage_error("the memory is given twice: by --memory and by --what-if");
@@ -102,7 +111,12 @@ class Command {
 
   Status check_given() const {
     if (given_->nodes.empty()) return invalid(r_.plan, ": the plan has no nodes");
-    if (given_->replica_devices.empty()) return invalid(r_.plan, ": the plan has no replicas");
+    if (!r_.devices_given) return {};
+    ENG_ASSIGN(const std::vector<std::string> names, device_names(r_.devices));
+    std::set<std::string> wanted;
+    std::string list;
+    for (const DeviceSpec& d : given_->machine.devices) wanted.insert(d.name), list += (list.empty() ? "" : ",") + d.name;
+    if (std::set<std::string>(names.begin(), names.end()) != wanted) return usage_error("--devices ", r_.devices, ": the plan in ", r_.plan, " is for --devices ", list);
     return {};
   }
 
@@ -223,12 +237,8 @@ class Command {
     if (given_) {
       site_.costs = roofline_costs(given_->machine);
     } else {
-      ENG_ASSIGN(PlanCosts costs, plan_costs(names, options.threads, "estimated", [this](int64_t rows) -> Result<Step> {
-        ENG_ASSIGN(const Step* step, step_of(rows));
-        return *step;
-      }, console_));
-      site_.machine = std::move(costs.machine);
-      site_.costs = std::move(costs.nodes);
+      site_.machine = usual_machine(names, options.threads);
+      site_.costs = roofline_costs(site_.machine);
     }
     std::vector<std::shared_ptr<Device>> there;
     for (const std::string& name : names) {

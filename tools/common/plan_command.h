@@ -15,7 +15,7 @@ namespace eng::tools {
 
 struct PlanRequest {
   std::string devices = "cpu:0", parallel = "auto", placement, plan, memory, link, what_if, costs = "measured";
-  bool devices_given = false;
+  bool devices_given = false;  // then they must be those of a given plan
   int64_t batch = 0;  // 0: the given plan's, or 32
   int64_t shards = 0, threads = 0;
 };
