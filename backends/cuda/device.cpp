@@ -142,6 +142,7 @@ void close_device(eb_device* device) {
     const DeviceScope scope(device);
     if (device->blas) (void)cublas().cublasDestroy_v2(device->blas);
     if (device->dnn) (void)cudnn().cudnnDestroy(device->dnn);
+    if (device->preparing) (void)cudaStreamDestroy(device->preparing);
   });
   --open_handles[static_cast<size_t>(device->index)];
   delete device;
@@ -168,7 +169,10 @@ void need_blas(eb_device* device) {
 }
 void need_dnn(eb_device* device) {
   const std::lock_guard lock(device->mutex);
-  if (!device->dnn) check(cudnn().cudnnCreate(&device->dnn), "making a cuDNN handle");
+  if (device->dnn) return;
+  if (!device->preparing) check(cudaStreamCreateWithFlags(&device->preparing, cudaStreamNonBlocking), "making a stream");
+  check(cudnn().cudnnCreate(&device->dnn), "making a cuDNN handle");
+  check(cudnn().cudnnSetStream(device->dnn, device->preparing), "cuDNN's stream");
 }
 
 const eb_core_table kCore = {sizeof(eb_core_table), 0, device_count, device_info, open_device, close_device, shutdown};

@@ -16,6 +16,7 @@ struct eb_device {
   std::mutex mutex;
   cublasHandle_t blas = nullptr;
   cudnnHandle_t dnn = nullptr;
+  cudaStream_t preparing = nullptr;  // what handles hold until a kernel runs
 };
 
 struct eb_stream {

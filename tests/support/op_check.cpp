@@ -1,13 +1,17 @@
-// See op_check.h.
+// See op_check.h. Nodes run on the CPU, or on the device that the environment variable ENGINE_TEST_DEVICE names (its plugin is found by
+// ENGINE_BACKEND_PATH); what that device has no kernel for runs on the CPU, and the lists of both are told at the end.
 #include "tests/support/op_check.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/exec/evaluate.h"
+#include "engine/plugin/loader.h"
 #include "graph/autodiff/autodiff.h"
 #include "graph/ops/op.h"
 #include "tests/support/reference/reference.h"
@@ -56,13 +60,59 @@ Attributes attrs(std::initializer_list<std::pair<const char*, Attribute>> list) 
   return a;
 }
 
+namespace {
+
+std::shared_ptr<Device> open_or_throw(const std::string& name) {
+  auto d = Device::open(name, {.threads = 2});
+  if (!d.ok()) throw std::runtime_error(d.status().message());
+  return *d;
+}
+
+// What ran where, told at the end where the tests run on another device than the CPU.
+struct OtherDevice {
+  std::string name;
+  std::set<std::string> ran, left_out;
+  ~OtherDevice() {
+    if (name.empty()) return;
+    auto list = [](const std::set<std::string>& words) {
+      std::string text;
+      for (const std::string& w : words) text += " " + w;
+      return text;
+    };
+    std::fprintf(stderr, "%zu operators ran on %s:%s\n%zu are left to the CPU:%s\n", ran.size(), name.c_str(), list(ran).c_str(), left_out.size(), list(left_out).c_str());
+  }
+};
+OtherDevice& other_device() {
+  static OtherDevice other;
+  return other;
+}
+
+}  // namespace
+
 std::shared_ptr<Device> cpu_device() {
+  static const std::shared_ptr<Device> device = open_or_throw("cpu:0");
+  return device;
+}
+
+static std::shared_ptr<Device> test_device() {
   static const std::shared_ptr<Device> device = [] {
-    auto d = Device::open("cpu:0", {.threads = 2});
-    if (!d.ok()) throw std::runtime_error(d.status().message());
-    return *d;
+    const char* name = std::getenv("ENGINE_TEST_DEVICE");
+    if (!name || !*name) return cpu_device();
+    const Status loaded = load_backends("");
+    if (!loaded.ok()) throw std::runtime_error(loaded.message());
+    other_device().name = name;
+    return open_or_throw(name);
   }();
   return device;
+}
+
+// On the tests' device; what it has no kernel for is left to the CPU.
+static Result<std::vector<Tensor>> evaluate_on_test_device(const Graph& g, NodeId n, const std::vector<Tensor>& inputs) {
+  auto results = evaluate_node(test_device(), g, n, inputs);
+  if (test_device() == cpu_device()) return results;
+  const bool left_out = !results.ok() && results.status().code() == Code::kUnsupported;
+  (left_out ? other_device().left_out : other_device().ran).insert((g.node(n).domain.empty() ? "" : g.node(n).domain + "::") + g.node(n).op_type);
+  return left_out ? evaluate_node(cpu_device(), g, n, inputs) : std::move(results);
 }
 
 static std::set<std::string>& exercised() {
@@ -212,7 +262,7 @@ Result<std::map<ValueId, Tensor>> run_graph(Graph g, const std::map<ValueId, Ref
       Tensor t = v == kNoValue ? Tensor() : content.count(v) ? content[v] : *g.value(v).data;
       inputs.push_back(last && v != kNoValue && one.value(v).layout == Layout::kChannelsLast ? rearrange(t, false) : t);
     }
-    ENG_ASSIGN(std::vector<Tensor> results, evaluate_node(cpu_device(), one, n, inputs));
+    ENG_ASSIGN(std::vector<Tensor> results, evaluate_on_test_device(one, n, inputs));
     exercised().insert((g.node(n).domain.empty() ? "" : g.node(n).domain + "::") + g.node(n).op_type);
     for (size_t i = 0; i < results.size(); ++i) {
       ValueId v = g.node(n).outputs[i];
