@@ -379,7 +379,7 @@ Status ShardSums::finish() {
   auto moved = Clock::now();
   size_t before = 0;
   for (;;) {
-    size_t left = 0, at = 0;
+    size_t left = 0, at = 0, on_devices = 0;
     s.tickets.clear();
     for (size_t b = 0; b < s.buckets.size(); ++b) {
       ENG_ASSIGN(const bool done, s.advance(b));
@@ -387,6 +387,7 @@ Status ShardSums::finish() {
       if (done) continue;
       ++left;
       if (s.progress[b].ticket >= 0) s.tickets.push_back(s.progress[b].ticket);
+      else ++on_devices;
     }
     if (left == 0) return {};
     if (at != before) moved = Clock::now();
@@ -394,8 +395,10 @@ Status ShardSums::finish() {
     ENG_TRY(s.fleet.ranks->health());
     ENG_ASSIGN(const int64_t any, s.fleet.ranks->wait_any(s.tickets, std::chrono::microseconds(200)));
     (void)any;
-    if (limit < 0 || Clock::now() - moved < std::chrono::milliseconds(limit)) continue;
-    return device_error("no gradient has come from the devices or the other ranks for ", static_cast<double>(limit) / 1000,
+    // Another rank whose device hangs says so itself after the same time: it has the word first.
+    const int64_t patience = on_devices > 0 ? limit : 2 * limit + 10000;
+    if (limit < 0 || Clock::now() - moved < std::chrono::milliseconds(patience)) continue;
+    return device_error("no gradient has come from ", on_devices > 0 ? "the devices" : "the other ranks", " for ", static_cast<double>(patience) / 1000,
                         " s: a device hangs or takes longer than expected; --device-timeout SECONDS sets how long to wait");
   }
 }

@@ -46,6 +46,7 @@ Status Trainer::save(const std::string& name) {
   ENG_TRY(check_finite(checkpoint.tensors, name));
   ENG_TRY(save_checkpoint(join_path(options_.folder, name), checkpoint));
   saved_step_ = state_.step;
+  steps_.fleet().ranks->set_note(cat("the last checkpoint is ", join_path(options_.folder, name), ", after step ", state_.step));
   return {};
 }
 
