@@ -40,6 +40,7 @@ CUstream_st* pick(std::vector<CUstream_st*> from) {
 // The stream whose first operation runs next, or null where nothing should.
 CUstream_st* choose() {
   World& w = world();
+  if (w.stopping) return nullptr;
   std::vector<std::shared_ptr<Mark>> wanted = w.demands;
   if (w.nudges > w.nudges_done && w.nudged) wanted.push_back(w.nudged);
   const bool due = w.settings.order == Order::kEager || now_ms() - w.last_enqueue_ms > w.settings.grace_ms;

@@ -40,9 +40,12 @@ void append_to_report(const std::string& line) {
     }
 }
 
+// At exit. The worker stops first: it must not run into what is being destroyed.
 void report_leaks() {
-  std::unique_lock<std::mutex> lock(world().mutex, std::try_to_lock);
-  if (!lock) return;
+  World& w = world();
+  std::unique_lock<std::mutex> lock(w.mutex);
+  w.stopping = true;
+  while (w.running) w.passed.wait(lock);
   for (const std::string& leak : leaks_locked()) append_to_report("leaked: " + leak);
 }
 

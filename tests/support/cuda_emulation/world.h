@@ -127,6 +127,7 @@ struct World {
   uint64_t nudges = 0, nudges_done = 0;             // queries that let one operation run
   std::shared_ptr<Mark> nudged;
   bool running = false, worker_started = false;
+  bool stopping = false;                            // the process ends: nothing more is run
   double last_enqueue_ms = 0;
   std::string running_what;
   std::mt19937_64 random{1};
