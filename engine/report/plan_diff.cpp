@@ -164,10 +164,10 @@ class Differ {
   void candidates() {
     std::vector<std::string> order;
     std::map<std::string, std::pair<const PlanCandidate*, const PlanCandidate*>> by_name;
-    for (const Plan* p : {&a_, &b_}) {
-      for (const PlanCandidate& c : p->candidates) {
+    for (bool second : {false, true}) {
+      for (const PlanCandidate& c : (second ? b_ : a_).candidates) {
         if (!by_name.count(c.name)) order.push_back(c.name);
-        (p == &a_ ? by_name[c.name].first : by_name[c.name].second) = &c;
+        (second ? by_name[c.name].second : by_name[c.name].first) = &c;
       }
     }
     for (const std::string& name : order) {

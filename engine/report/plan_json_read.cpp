@@ -1,6 +1,6 @@
 // Reads plan files (see plan_json.h). nlohmann-json splits the text; a reader of its events keeps the line of every member, which its
 // own tree would not. The line comes from counting line ends as the parser takes the bytes: it has taken no more than a brace or a
-// quote when an object begins or a member's name is over, so these lines are exact; other entries of a list have the list's line.
+// quote when an object or list begins or a member's name is over, so these lines are exact; other entries of a list have the list's line.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -105,7 +105,7 @@ class Tree {
       place = &open_.back()->members.back().second;
       item.line = place->line;
     } else if (!open_.empty()) {
-      item.line = item.kind == Item::kObject ? line_ : open_.back()->line;
+      item.line = item.kind == Item::kObject || item.kind == Item::kList ? line_ : open_.back()->line;
       open_.back()->items.emplace_back();
       place = &open_.back()->items.back();
     } else {
@@ -336,12 +336,12 @@ class PlanReader {
       plan_.replica_devices.emplace_back();
       for (const Item& name : replica.items) {
         const auto found = name.kind == Item::kText ? std::find(names.begin(), names.end(), name.text) : names.end();
-        if (found == names.end()) findings.add(list->line, fmt::format("replica_devices: there is no device '{}' in the machine", name.text));
-        else if (!taken.insert(static_cast<int>(found - names.begin())).second) findings.add(list->line, fmt::format("replica_devices: '{}' stands twice", name.text));
+        if (found == names.end()) findings.add(replica.line, fmt::format("replica_devices: there is no device '{}' in the machine", name.text));
+        else if (!taken.insert(static_cast<int>(found - names.begin())).second) findings.add(replica.line, fmt::format("replica_devices: '{}' stands twice", name.text));
         else plan_.replica_devices.back().push_back(static_cast<int>(found - names.begin()));
       }
       if (replica.items.empty() || replica.items.size() != list->items[0].items.size())
-        findings.add(list->line, "replica_devices: every replica must have as many devices as the first one, and at least one");
+        findings.add(replica.line, "replica_devices: every replica must have as many devices as the first one, and at least one");
     }
     if (list->items.size() != static_cast<size_t>(plan_.replicas))
       findings.add(list->line, fmt::format("replica_devices has {} lists where there are {} replicas", list->items.size(), plan_.replicas));

@@ -189,7 +189,7 @@ std::string memory_picture(const Plan& plan) {
     if (m.limit && *m.limit <= 2 * highest) scale = std::max(scale, *m.limit);
   std::string t = opened(kTotal, kTop + static_cast<double>(plan.memory.size()) * kPitch);
   t += text_at(0, 14, "memory", "font-size=\"14\" font-weight=\"bold\"");
-  t += text_at(kLeft, 14, "bytes alive over the step, all devices on one scale", "fill=\"#555\"");
+  t += text_at(kLeft, 14, "bytes alive over the step, all devices on one scale; resident (dashed): weights and optimiser", "fill=\"#555\"");
   for (size_t d = 0; d < plan.memory.size(); ++d) {
     const PlanMemory& m = plan.memory[d];
     const double top = kTop + static_cast<double>(d) * kPitch, bottom = top + kHeight;
@@ -202,17 +202,18 @@ std::string memory_picture(const Plan& plan) {
       points += fmt::format(" {:.1f},{:.1f} {:.1f},{:.1f}", x_of(m.curve[i].time), y_of(m.curve[i].bytes), x_of(until), y_of(m.curve[i].bytes));
     }
     t += fmt::format("<polygon points=\"{} {:.1f},{:.1f}\" fill=\"{}\" stroke=\"#445\" stroke-width=\"0.7\"/>\n", points, x_of(end), bottom, device_colour(static_cast<int>(d)));
-    const auto level = [&](uint64_t bytes, const char* colour, const std::string& words, bool above, bool left = false) {
+    const auto level = [&](uint64_t bytes, const char* colour, const std::string& words, bool above) {
       return fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-dasharray=\"5 3\"/>\n", kLeft, kLeft + kWidth, y_of(bytes), y_of(bytes), colour) +
-             text_at(left ? kLeft + 4 : kLeft + kWidth - 4, y_of(bytes) + (above ? -3 : 11), words, fmt::format("text-anchor=\"{}\" fill=\"{}\"", left ? "start" : "end", colour).c_str());
+             text_at(kLeft + kWidth - 4, y_of(bytes) + (above ? -3 : 11), words, fmt::format("text-anchor=\"end\" fill=\"{}\"", colour).c_str());
     };
-    t += level(m.resident, "#445566", "weights and optimiser " + bytes_text(m.resident), m.resident < scale / 2, true);
+    t += level(m.resident, "#445566", "", true);
     if (m.limit && *m.limit <= scale) t += level(*m.limit, "#b00020", "limit " + bytes_text(*m.limit), false);
     if (m.measured_peak) t += level(*m.measured_peak, "#222222", "measured peak " + bytes_text(*m.measured_peak), true);
     t += fmt::format("<rect x=\"0\" y=\"{:.1f}\" width=\"12\" height=\"26\" fill=\"{}\"/>\n", top, device_colour(static_cast<int>(d)));
     t += text_at(18, top + 17, shortened(device_text(plan, static_cast<int>(d)), 18), "font-weight=\"bold\"");
     t += text_at(0, top + 44, "peak " + bytes_text(m.peak));
     t += text_at(0, top + 59, m.limit ? "limit " + bytes_text(*m.limit) : "no limit", "fill=\"#666\"");
+    t += text_at(0, top + 74, "resident " + bytes_text(m.resident), "fill=\"#666\"");
   }
   return t + "</svg>\n";
 }

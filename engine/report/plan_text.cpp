@@ -59,19 +59,33 @@ std::string head(const Plan& plan) {
   return t + "found by     " + plan.method + "\n";
 }
 
+// Devices that do equally well, or badly, alone: so many after the i-th candidate.
+size_t alike_after(const std::vector<PlanCandidate>& all, size_t i) {
+  const auto alone = [](const PlanCandidate& c) { return c.name.ends_with(" alone") && !c.chosen; };
+  size_t end = i + 1;
+  while (alone(all[i]) && end < all.size() && alone(all[end]) && all[end].fits == all[i].fits && all[end].seconds == all[i].seconds) ++end;
+  return end - i - 1;
+}
+
 std::string candidates(const Plan& plan) {
   std::string t = "\nwhat could be chosen              step       against the chosen one\n";
   size_t shown = 0, left = 0;
-  for (const PlanCandidate& c : plan.candidates) {
+  for (size_t i = 0; i < plan.candidates.size(); ++i) {
+    const PlanCandidate& c = plan.candidates[i];
     if (!c.chosen && shown >= kMostCandidates) {
       ++left;
       continue;
     }
     ++shown;
+    std::string name = c.name;
+    if (const size_t alike = alike_after(plan.candidates, i); alike > 0) {
+      name = name.substr(0, name.size() - 6) + " .. " + plan.candidates[i + alike].name;
+      i += alike;
+    }
     std::string verdict = c.chosen ? "chosen" : !c.fits ? "refused" : change_text(c.margin);
-    std::string note = c.note.substr(0, c.note.find('\n'));
+    const std::string note = c.note.substr(0, c.note.find('\n'));
     if (!note.empty()) verdict += ": " + note;
-    t += fmt::format("{} {:<30} {:>9}   {}\n", c.chosen ? ">" : " ", shortened(c.name, 30), c.fits ? seconds_text(c.seconds) : "-", shortened(verdict, 76));
+    t += fmt::format("{} {:<30} {:>9}   {}\n", c.chosen ? ">" : " ", shortened(name, 30), c.fits ? seconds_text(c.seconds) : "-", shortened(verdict, 76));
   }
   return t + more(left, "candidates");
 }
@@ -79,8 +93,9 @@ std::string candidates(const Plan& plan) {
 std::string devices(const Plan& plan) {
   const double end = last_end(plan);
   uint64_t highest = 0;
-  for (const PlanMemory& m : plan.memory) highest = std::max(highest, m.peak);
-  std::string t = fmt::format("\n{:<20} {:>6} {:>8}  {:<25} memory during the step\n", plan.replicas > 1 ? "device (of replicas)" : "device", "nodes", "busy", "peak memory");
+  int width = 22;
+  for (const PlanMemory& m : plan.memory) highest = std::max(highest, m.peak), width = m.measured_peak ? 40 : width;
+  std::string t = fmt::format("\n{:<20} {:>6} {:>8}  {:<{}} memory during the step\n", plan.replicas > 1 ? "device (of replicas)" : "device", "nodes", "busy", "peak memory", width);
   const size_t count = static_cast<size_t>(plan.device_count());
   for (size_t d = 0; d < std::min(count, kMostDevices); ++d) {
     size_t nodes = 0;
@@ -97,7 +112,7 @@ std::string devices(const Plan& plan) {
       if (m.measured_peak) memory += fmt::format(", measured {}", bytes_text(*m.measured_peak));
       curve = "|" + spark(m, end, m.limit ? *m.limit : highest) + "|" + (m.limit ? " full: its limit" : "");
     }
-    t += fmt::format("{:<20} {:>6} {:>8}  {:<25} {}\n", shortened(device_text(plan, static_cast<int>(d)), 20), nodes, plan.seconds > 0 ? percent_text(busy / plan.seconds) : "-", memory, curve);
+    t += fmt::format("{:<20} {:>6} {:>8}  {:<{}} {}\n", shortened(device_text(plan, static_cast<int>(d)), 20), nodes, plan.seconds > 0 ? percent_text(busy / plan.seconds) : "-", memory, width, curve);
   }
   return t + more(count - std::min(count, kMostDevices), "devices");
 }

@@ -208,6 +208,7 @@ class Viewer {
       const ViewGroup& g = view_.groups[static_cast<size_t>(b.groups[i])];
       text += cat(g.operators, '@', g.device, ':', std::lround(std::log(1 + g.flops) * 1000));
       for (int from : g.inputs) text += from >= b.groups[0] ? cat('<', from - b.groups[0]) : "<in";
+      if (g.inputs.empty()) text += "<in";  // the model's input
       text += ';';
     }
     return text;

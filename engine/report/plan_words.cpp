@@ -38,9 +38,8 @@ std::string shortened(const std::string& text, size_t width) {
 
 std::string device_text(const Plan& plan, int device) {
   if (plan.replicas < 2) return plan.device(device).name;
-  std::string t;
-  for (const auto& replica : plan.replica_devices) t += (t.empty() ? "" : " | ") + plan.machine.devices[static_cast<size_t>(replica[static_cast<size_t>(device)])].name;
-  return t;
+  const auto name = [&](const std::vector<int>& replica) { return plan.machine.devices[static_cast<size_t>(replica[static_cast<size_t>(device)])].name; };
+  return name(plan.replica_devices.front()) + (plan.replicas > 2 ? " | .. | " : " | ") + name(plan.replica_devices.back());
 }
 
 const char* device_colour(int device) {

@@ -188,7 +188,7 @@ TEST_CASE("a wrong entry is refused with its line and what was wanted") {
   const std::string node = "{\"output\": \"" + example().plan.nodes[1].output + "\", \"device\": \"cpu:1\", \"phase\": \"forward\", \"op\": \"Relu\", \"name\": \"one/b\", \"group\": 1, \"predicted\": [0.1, 0.2]";
   REQUIRE(text.find(node) != std::string::npos);
   struct Case {
-    std::string from, to, wanted;
+    std::string from, to, wanted, place = from;  // what stands in the line that is named
   };
   const std::vector<Case> cases{
       {node, replaced(node, "cpu:1", "cpu:9"), "there is no device 'cpu:9' here; known are cpu:0, cpu:1"},
@@ -203,7 +203,7 @@ TEST_CASE("a wrong entry is refused with its line and what was wanted") {
       {node, replaced(node, example().plan.nodes[1].output, example().plan.nodes[0].output), "stands in line"},
       {"\"batch\": 4", "\"batch\": \"4\"", "batch of the plan is '4'; a whole number"},
       {"\"batch\": 4", "\"batch\": -4", "batch of the plan is -4"},
-      {"\"replicas\": 1", "\"replicas\": 2", "1 lists where there are 2 replicas"},
+      {"\"replicas\": 1", "\"replicas\": 2", "1 lists where there are 2 replicas", "\"replica_devices\""},
       {"\"replicas\": 1", "\"replicas\": 0", "a whole number from 1"},
       {"[\"cpu:0\", \"cpu:1\"]", "[\"cpu:0\", \"cpu:0\"]", "'cpu:0' stands twice"},
       {"[\"cpu:0\", \"cpu:1\"]", "[\"cpu:0\", \"gpu:1\"]", "there is no device 'gpu:1' in the machine"},
@@ -221,8 +221,7 @@ TEST_CASE("a wrong entry is refused with its line and what was wanted") {
   for (const Case& c : cases) {
     const std::string said = refusal(replaced(text, c.from, c.to));
     CHECK_MESSAGE(said.find(c.wanted) != std::string::npos, c.wanted, " in: ", said);
-    // Members of the plan itself that are missing are told of at its beginning; a list of machine entries at its own.
-    CHECK_MESSAGE(said.find("line " + std::to_string(line_of(text, c.from)) + ":") != std::string::npos, "line ", line_of(text, c.from), " in: ", said);
+    CHECK_MESSAGE(said.find("line " + std::to_string(line_of(text, c.place)) + ":") != std::string::npos, "line ", line_of(text, c.place), " in: ", said);
   }
   CHECK(refusal(replaced(replaced(text, "\"batch\": 4", "\"batch\": -4"), "\"fits\": false", "\"fits\": 0")).find("2 entries of the plan are wrong") != std::string::npos);
 }
@@ -286,7 +285,7 @@ TEST_CASE("blocks that look the same share a row, others do not") {
 TEST_CASE("the page of text says where, why, what it costs, what was refused") {
   const Example e = example();
   const std::string text = to_text(e.plan, e.graph);
-  for (const char* part : {"batch 4 on cpu:0, cpu:1", "1.20 s predicted, measured 1.30 s (+8.3 %)", "lower bound  1.10 s", "9.1 % above", "one .. two", "cpu:1 alone", "refused: needs 3 GB",
+  for (const std::string part : {"batch 4 on cpu:0, cpu:1", "1.20 s predicted, measured 1.30 s (+8.3 %)", "lower bound  1.10 s", "9.1 % above", "one .. two", "cpu:1 alone", "refused: needs 3 GB",
                            "+25.0 %", "cheapest: \"one/a\"", "5.00 kB of 8.59 GB", "2 with 256 bytes", "found by     by hand", "measured     1 of 13 nodes"})
     CHECK_MESSAGE(text.find(part) != std::string::npos, part, " in:\n", text);
 }
