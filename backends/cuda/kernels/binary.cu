@@ -1,5 +1,5 @@
-// Add, Sub, Mul, Div, Pow of broadcast operands in any layout. A row in the table; the function is a branch of one kernel, taken by all
-// threads alike, so that another function costs no other kernel.
+// Add, Sub, Mul, Div, Pow and the variadic Sum, Max, Min of broadcast operands in any layout. A row in the table; the function is a branch of one
+// kernel, taken by all threads alike, so that another function costs no other kernel. More than two operands are taken one after another.
 #include <cmath>
 
 #include "backends/cuda/each.h"
@@ -9,7 +9,7 @@
 namespace eng::cuda {
 namespace {
 
-enum class Function : int32_t { kAdd, kSub, kMul, kDiv, kPow };
+enum class Function : int32_t { kAdd, kSub, kMul, kDiv, kPow, kMax, kMin };
 
 template <class T>
 __device__ T divide(T a, T b) {
@@ -39,6 +39,8 @@ struct Binary {
       case Function::kPow:
         if constexpr (std::is_floating_point_v<T>) result = std::pow(u, v);
         break;
+      case Function::kMax: result = v > u || v != v ? v : u; break;
+      case Function::kMin: result = v < u || v != v ? v : u; break;
     }
     y[at[0]] = result;
   }
@@ -47,20 +49,30 @@ struct Binary {
 struct Row {
   const char* op;
   Function function;
+  bool variadic = false;
 };
-constexpr Row kRows[] = {{"Add", Function::kAdd}, {"Sub", Function::kSub}, {"Mul", Function::kMul}, {"Div", Function::kDiv}, {"Pow", Function::kPow}};
+constexpr Row kRows[] = {{"Add", Function::kAdd}, {"Sub", Function::kSub}, {"Mul", Function::kMul}, {"Div", Function::kDiv}, {"Pow", Function::kPow},
+                         {"Sum", Function::kAdd, true}, {"Max", Function::kMax, true}, {"Min", Function::kMin, true}};
 
+// y = in0 op in1 op in2 ...; of a single operand a copy.
 template <class T>
 class BinaryKernel : public Kernel {
  public:
-  explicit BinaryKernel(const NodeView& n) : loop_(loop_over<3>({&n.out(0), &n.in(0), &n.in(1)})) {
+  explicit BinaryKernel(const NodeView& n) : bytes_(static_cast<size_t>(n.out(0).bytes())) {
     for (const Row& r : kRows)
       if (n.op() == r.op) function_ = r.function;
+    for (int i = 1; i < n.input_count(); ++i) loops_.push_back(loop_over<3>({&n.out(0), i == 1 ? &n.in(0) : &n.out(0), &n.in(i)}));
   }
-  void run(const RunContext& c) override { each(c.stream, loop_.count, Binary<T>{loop_, c.out<T>(0), c.in<T>(0), c.in<T>(1), function_}); }
+  void run(const RunContext& c) override {
+    T* y = c.out<T>(0);
+    if (loops_.empty() && bytes_ && y != c.in<T>(0)) check(cudaMemcpyAsync(y, c.in(0), bytes_, cudaMemcpyDeviceToDevice, c.stream), "copying");
+    for (size_t i = 0; i < loops_.size(); ++i)
+      each(c.stream, loops_[i].count, Binary<T>{loops_[i], y, i == 0 ? c.in<T>(0) : y, c.in<T>(static_cast<int>(i) + 1), function_});
+  }
 
  private:
-  Loop<3> loop_;
+  size_t bytes_;
+  std::vector<Loop<3>> loops_;
   Function function_ = Function::kAdd;
 };
 
@@ -70,16 +82,22 @@ std::unique_ptr<Kernel> create(const NodeView& n, eb_device*) {
   return k;
 }
 
-std::string one_type(const NodeView& n) { return n.in(1).dtype == n.in(0).dtype ? "" : "operands of different types"; }
+std::string one_type(const NodeView& n) {
+  for (int i = 1; i < n.input_count(); ++i)
+    if (n.in(i).dtype != n.in(0).dtype) return "operands of different types";
+  return n.input_count() == 1 && !n.in(0).same_layout(n.out(0)) ? "the operand lies otherwise than the result" : "";
+}
 
 }  // namespace
 
 std::span<const KernelDef> binary_kernels() {
   static const std::vector<KernelDef> defs = [] {
     std::vector<KernelDef> all;
-    for (const Row& r : kRows)
-      all.push_back({.op = r.op, .types = r.function == Function::kPow ? kFloats : kFloats | kWideInts,
-                     .aliases = {{EB_ALIAS_IN_PLACE, 0, 0}, {EB_ALIAS_IN_PLACE, 0, 1}}, .can_run = one_type, .create = create});
+    for (const Row& r : kRows) {
+      std::vector<Alias> aliases{{EB_ALIAS_IN_PLACE, 0, 0}};
+      if (!r.variadic) aliases.push_back({EB_ALIAS_IN_PLACE, 0, 1});
+      all.push_back({.op = r.op, .types = r.function == Function::kPow ? kFloats : kFloats | kWideInts, .aliases = aliases, .can_run = one_type, .create = create});
+    }
     return all;
   }();
   return defs;
