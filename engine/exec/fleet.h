@@ -34,6 +34,8 @@ struct FleetOptions {
   int64_t timeout_ms = -1;
 };
 
+class TraceSink;  // engine/report/chrome_trace.h
+
 class Fleet {
  public:
   static Result<std::unique_ptr<Fleet>> open(const FleetOptions& options, std::shared_ptr<Ranks> ranks);
@@ -44,6 +46,7 @@ class Fleet {
   std::shared_ptr<Ranks> ranks;
   int64_t shards = 1;
   int threads = 0;  // of a lane, as settled
+  TraceSink* trace = nullptr;  // where messages between ranks are written down; may be null
 
   // Whether there is one shard on one replica: the step is one program, and nothing is summed.
   bool single() const { return shards == 1; }

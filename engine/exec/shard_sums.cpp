@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "engine/report/chrome_trace.h"
+
 namespace eng {
 
 const std::shared_ptr<Device>& SumPool::device(size_t replica, size_t lane, size_t bucket) const {
@@ -79,8 +81,11 @@ struct Progress {
   int64_t ticket = -1;
   int stage = 0;             // within the job
   bool received_all = false; // the total came as a message
+  int64_t posted_ns = 0;     // when the message was
   Event* staged = nullptr;   // the host memory of this bucket is in use until it passes
 };
+
+int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Sends and receives of the total along a binomial tree whose root is `root`.
 void add_broadcast(std::vector<Job>& jobs, int rank, int ranks, int root) {
@@ -126,7 +131,18 @@ struct ShardSums::Impl {
   Result<bool> advance_send(const Job& job, size_t bucket, Progress& p);
   Result<bool> advance_receive(size_t job, size_t bucket, Progress& p);
   Result<bool> to_host(int64_t shard, size_t bucket, Progress& p);
+  bool arrived(const Job& job, size_t bucket, Progress& p);
 };
+
+// Whether the message that is under way has come; says so in the trace.
+bool ShardSums::Impl::arrived(const Job& job, size_t bucket, Progress& p) {
+  if (!fleet.ranks->done(p.ticket)) return false;
+  if (fleet.trace && fleet.trace->on()) {
+    const bool out = job.kind == JobKind::kSend || job.kind == JobKind::kSendAll, total = job.kind == JobKind::kSendAll || job.kind == JobKind::kReceiveAll;
+    fleet.trace->add(cat("messages ", out ? "to" : "from", " rank ", job.rank), cat(total ? "total of " : "part of ", "bucket ", bucket, ", ", buckets[bucket].bytes, " bytes"), p.posted_ns, now_ns());
+  }
+  return true;
+}
 
 // Slots of the lanes, and which sums are made there: those all of whose shards are one lane's.
 void ShardSums::Impl::plan_lanes() {
@@ -274,9 +290,10 @@ Result<bool> ShardSums::Impl::advance_send(const Job& job, size_t bucket, Progre
         ENG_ASSIGN(from, pool.host_memory(0, bucket));
       }
     }
+    p.posted_ns = now_ns();
     p.ticket = fleet.ranks->post_send(job.rank, static_cast<int>(bucket), from, buckets[bucket].bytes);
   }
-  return fleet.ranks->done(p.ticket);
+  return arrived(job, bucket, p);
 }
 
 Result<bool> ShardSums::Impl::advance_receive(size_t j, size_t bucket, Progress& p) {
@@ -289,9 +306,10 @@ Result<bool> ShardSums::Impl::advance_receive(size_t j, size_t bucket, Progress&
       if (!yes) return false;
       p.staged = nullptr;
     }
+    p.posted_ns = now_ns();
     p.ticket = fleet.ranks->post_receive(job.rank, static_cast<int>(bucket), host, buckets[bucket].bytes);
   }
-  if (!fleet.ranks->done(p.ticket)) return false;
+  if (!arrived(job, bucket, p)) return false;
   if (job.kind == JobKind::kReceiveAll) {
     p.received_all = true;
     return true;

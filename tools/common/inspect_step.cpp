@@ -7,6 +7,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/io/file.h"
+#include "engine/report/chrome_trace.h"
+
 namespace eng::tools {
 namespace {
 
@@ -92,6 +95,46 @@ Status check_gradients(ModelSteps& steps, const Batch& batch) {
                         " (float32: up to 0.05 is rounding, or kinks as of ReLU); a smaller --batch can tell");
 }
 
+// The pieces of all ranks' traces as one file of the first rank's.
+Status write_trace(const StepTrace& trace, Ranks& ranks, const std::string& path) {
+  std::string all;
+  for (int r = 0; r < ranks.size(); ++r) {
+    std::string text = r == ranks.rank() ? trace.json() : "";
+    uint64_t length = text.size();
+    if (ranks.size() > 1) {
+      ENG_TRY(ranks.broadcast(&length, sizeof length, r));
+      text.resize(length);
+      ENG_TRY(ranks.broadcast(text.data(), length, r));
+    }
+    const size_t begin = text.find('[') + 1, end = text.rfind(']');
+    if (r > 0) all += ",\n";
+    all += r == 0 ? text.substr(0, end) : text.substr(begin, end - begin);
+  }
+  if (ranks.rank() > 0) return {};
+  return write_file_atomic(path, all + "]}\n");
+}
+
+// A step after two others, with the times of everything that the streams and the ranks do.
+Status trace_step(const TrainOptions& o, Prepared& p, const Batch& batch, const Console& console) {
+  Fleet& fleet = *p.fleet;
+  StepOutcome outcome;
+  for (int i = 0; i < 2; ++i) ENG_TRY(p.steps->train(batch, o.lr, false, outcome));
+  StepTrace trace(trace_rows(fleet), fleet.ranks->rank());
+  fleet.trace = trace.sink();
+  ENG_TRY(fleet.ranks->barrier());
+  ENG_TRY(trace.start());
+  const Status run = p.steps->train(batch, o.lr, false, outcome);
+  const Status stopped = trace.stop();
+  fleet.trace = nullptr;
+  ENG_TRY(run);
+  ENG_TRY(stopped);
+  for (const std::string& note : trace.notes()) console.note(note);
+  if (fleet.ranks->rank() == 0) ENG_TRY(make_folder(o.out));
+  ENG_TRY(write_trace(trace, *fleet.ranks, join_path(o.out, "trace.json")));
+  console.note(cat("the trace of a step is in ", join_path(o.out, "trace.json"), ": open it in chrome://tracing or Perfetto"));
+  return {};
+}
+
 }  // namespace
 
 Status inspect_step(const TrainOptions& o, Prepared& p, const Console& console) {
@@ -100,10 +143,21 @@ Status inspect_step(const TrainOptions& o, Prepared& p, const Console& console) 
   Batch batch;
   ENG_ASSIGN(const bool any, data.next(batch));
   if (!any) return invalid(o.data, ": no sample");
-  ENG_ASSIGN(CompiledStep * c, p.steps->training(batch.size));
   console.note(cat(p.plan.parameters.size(), " weights would be trained; ", p.plan.loss_note));
-  if (o.dry_run) print_memory(*c, batch.size);
-  if (o.profile) ENG_TRY(print_profile(*c, batch, Tensor::scalar(DType::kFloat32, o.lr)));
+  const bool single = p.fleet->single();
+  if (o.dry_run && !single) {
+    ENG_ASSIGN(const uint64_t bytes, p.steps->prepare(batch.size));
+    std::printf("training step, batch %lld: %s; %.1f MiB on the fullest device\n", static_cast<long long>(batch.size), p.fleet->describe().c_str(), mib(bytes));
+  }
+  CompiledStep* c = nullptr;
+  if (single || o.check_gradients) {
+    ENG_ASSIGN(c, p.steps->training(batch.size));
+  }
+  if (o.dry_run && single) print_memory(*c, batch.size);
+  if (o.profile) {
+    if (single) ENG_TRY(print_profile(*c, batch, Tensor::scalar(DType::kFloat32, o.lr)));
+    ENG_TRY(trace_step(o, p, batch, console));
+  }
   if (o.check_gradients) ENG_TRY(check_gradients(*p.steps, batch));
   return {};
 }

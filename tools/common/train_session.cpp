@@ -187,7 +187,7 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
   if (o.resume) {
     ENG_ASSIGN(checkpoint, load_checkpoint_on_first(*ranks, last));
   }
-  if (looks_only && ranks->size() > 1) return usage_error("--dry-run, --check-gradients and --profile look at one rank's work: run them without mpirun");
+  if ((o.dry_run || o.check_gradients) && ranks->size() > 1) return usage_error("--dry-run and --check-gradients look at one rank's work: run them without mpirun");
   ENG_ASSIGN(const std::unique_ptr<Prepared> p, prepare_training(o, ranks, console, progress));
   if (looks_only) return inspect_step(o, *p, console);
 
