@@ -127,7 +127,8 @@ int32_t open_device(int32_t index, const eb_device_options* options, eb_device**
     const Found& f = found(index);
     if (!f.unavailable.empty()) throw Failure(EB_DEVICE_LOST, f.unavailable);
     const DeviceScope scope(index);
-    check(cudaFree(nullptr), "making a context");
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "making a context");  // and a device that is lost says so here
     check_device_code();
     auto d = std::make_unique<eb_device>();
     d->index = index;
