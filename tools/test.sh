@@ -10,7 +10,7 @@ sh "$root/tools/setup.sh"
 echo "== build (AddressSanitizer, UndefinedBehaviorSanitizer)"
 log=$build/build.log
 mkdir -p "$build"
-sh "$root/tools/build.sh" "$build" -DENGINE_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DENGINE_CPU_ARCH=x86-64-v3 \
+sh "$root/tools/build.sh" "$build" -DENGINE_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DENGINE_CPU_ARCH=x86-64-v3 -DENGINE_CUDA_ARCHS=90 \
   >"$log" 2>&1 || { grep -A 12 -E 'FAILED|error' "$log" | tail -n 60 >&2; echo "build failed, the whole log: $log" >&2; exit 1; }
 
 echo "== tests"
@@ -30,6 +30,9 @@ set -- $(sed -n 's/.*test cases: *[0-9]* *| *\([0-9]*\) passed *| *\([0-9]*\) fa
 passed=$1 failed=$2 skipped=$3
 if [ $status = 1 ] && [ "$failed" = 0 ]; then failed=1; fi   # a program that ended before it could count
 if [ "$passed" = 0 ]; then echo "no test ran" >&2; status=1; fi
+
+echo "== the CUDA plugin, where it was built"
+sh "$root/tests/cuda/check_plugin.sh" "$build" || { status=1; failed=$((failed + 1)); }
 
 echo "== ONNX node tests"
 line=$(sh "$root/tests/conformance/run.sh" "$build" 2>"$build/conformance.log" | tee "$build/conformance.txt" | tail -n 1)

@@ -19,7 +19,7 @@ devices() { "$build/bin/engine-graph" devices --backend-path "$1" 2>&1 || true; 
 for plugin in "$real" "$emulated"; do
   [ -e "$plugin" ] || { echo "check_plugin: $plugin was not built"; continue; }
   symbols=$(nm -D --defined-only "$plugin" | awk '{ print $3 }' | sort | tr '\n' ' ')
-  [ "$symbols" = "eb_get_backend " ] && ok || wrong "$plugin exports: $symbols"
+  if [ "$symbols" = "eb_get_backend " ]; then ok; else wrong "$plugin exports: $symbols"; fi
 done
 
 if [ -e "$real" ]; then
