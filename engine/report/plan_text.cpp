@@ -15,6 +15,8 @@ namespace {
 constexpr int kSparkWidth = 40;
 constexpr size_t kMostRows = 22, kMostDevices = 8, kMostCandidates = 8, kMostTransfers = 4, kMostLinks = 4, kNameWidth = 34, kWhyWidth = 108;
 
+std::string time_or_dash(double seconds) { return seconds > 0 ? seconds_text(seconds) : "-"; }
+
 std::string measured_text(double predicted, const std::optional<double>& measured) {
   if (!measured) return "";
   return fmt::format(", measured {}{}", seconds_text(*measured), predicted > 0 ? fmt::format(" ({})", change_text(*measured / predicted - 1)) : "");
@@ -40,8 +42,6 @@ std::string spark(const PlanMemory& m, double end, uint64_t full) {
   return t;
 }
 
-std::string time_or_dash(double seconds) { return seconds > 0 ? seconds_text(seconds) : "-"; }
-
 std::string more(size_t count, const char* what) { return count > 0 ? fmt::format("  and {} more {}\n", count, what) : ""; }
 
 std::string head(const Plan& plan) {
@@ -49,7 +49,7 @@ std::string head(const Plan& plan) {
   for (const PlanNode& n : plan.nodes) kinds[n.phase == Phase::kBackward ? 1 : n.phase == Phase::kUpdate ? 2 : 0] += n.predicted.seconds();
   std::string t = fmt::format("plan of '{}', {}\n", plan.graph_name, arrangement_text(plan));
   t += fmt::format("step         {} predicted{}; work of a shard: forward {}, backward {}; update {}", seconds_text(plan.seconds),
-                   measured_text(plan.seconds, plan.measured_seconds), seconds_text(kinds[0]), seconds_text(kinds[1]), seconds_text(kinds[2]));
+                   measured_text(plan.seconds, plan.measured_seconds), time_or_dash(kinds[0]), time_or_dash(kinds[1]), time_or_dash(kinds[2]));
   if (plan.replicas > 1) t += fmt::format("; all-reduce {}", seconds_text(plan.all_reduce_seconds));
   if (plan.batch > 0 && plan.seconds > 0) t += fmt::format("; {:.1f} examples/s", static_cast<double>(plan.batch) / plan.seconds);
   t += "\nlower bound  " + bound_text(plan) + "\n";

@@ -213,7 +213,8 @@ class Command {
     std::vector<std::shared_ptr<Device>> devices;
     for (const std::string& name : names) {
       auto device = Device::open(name, options);
-      if (!device.ok()) return device.status().code() == Code::kNotFound ? Status(Code::kUsage, device.status().message() + "; --costs estimated plans for devices that are not here") : device.status();
+      if (!device.ok() && exit_status(device.status().code()) < 4) return usage_error(device.status().message(), "; --costs estimated plans for devices that are not here");
+      if (!device.ok()) return device.status();
       devices.push_back(std::move(*device));
     }
     CostOptions how;
