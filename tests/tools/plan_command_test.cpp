@@ -171,7 +171,7 @@ TEST_CASE("wrong words are refused with the known ones") {
     std::vector<std::string> words;
     const char* said;
   };
-  const std::vector<Case> cases{{{"--what-if=device=4"}, "known are devices=N, memory=BYTES, batch=N, link=LATENCY_US:GB_PER_S, speed=TIMES Did you mean devices?"},
+  const std::vector<Case> cases{{{"--what-if=device=4"}, "known are devices=N, memory=BYTES, batch=N, link=LATENCY_US:GB_PER_S, speed=TIMES"},
                                 {{"--what-if=devices=0"}, "a whole number from 1 to 1024 is wanted"},
                                 {{"--what-if=memory=lots"}, "bytes are wanted"},
                                 {{"--what-if=link=5"}, "a latency in microseconds and gigabytes a second are wanted"},
