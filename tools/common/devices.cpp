@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "engine/exec/costs.h"
 #include "graph/ops/op.h"
 #include "tools/common/plan_command.h"
 
@@ -41,7 +42,7 @@ std::string names_of(const Plan& plan, const std::vector<int>& devices) {
 
 // What was decided, for the log.
 void report(const Plan& plan, const Console& console) {
-  const std::string how = plan.device_count() > 1 ? cat(plan.replicas, plan.replicas == 1 ? " group" : " groups", " of ", plan.device_count(), " devices that share the branches, ", plan.crossings(), " transfers a shard")
+  const std::string how = plan.device_count() > 1 ? cat(plan.replicas, plan.replicas == 1 ? " group" : " groups", " of ", plan.device_count(), " devices that share the branches, ", plan.crossings(), plan.crossings() == 1 ? " transfer a shard" : " transfers a shard")
                           : plan.replicas > 1     ? cat(plan.replicas, " devices, each with shards of the batch")
                                                   : "one device, " + names_of(plan, plan.replica_devices.empty() ? std::vector<int>{0} : plan.replica_devices[0]);
   std::string line = cat("plan: ", how, "; predicted ", plan.seconds * 1e3, " ms a step");
@@ -67,30 +68,52 @@ PlanRequest request_of(const TrainOptions& o, const std::string& devices, const 
   return r;
 }
 
-// With --parallel auto one CPU device alone has all processors, which it has not beside others: that is a candidate too.
+// Seconds that a step on these devices takes beside its nodes. A replicated step starts its devices three times: shards, sums, updates.
+Result<double> overhead_of(const std::vector<std::string>& names, int64_t threads, bool replicated) {
+  std::vector<std::shared_ptr<Device>> devices;
+  for (const std::string& name : names) {
+    ENG_ASSIGN(std::shared_ptr<Device> device, Device::open(name, {.threads = static_cast<int>(threads)}));
+    devices.push_back(std::move(device));
+  }
+  ENG_ASSIGN(const double seconds, measured_overhead(devices));
+  return replicated ? 3 * seconds : seconds;
+}
+
+// With --parallel auto the first device alone is a candidate as it would run alone: with all processors where --threads leaves them open, and
+// without the starting and waiting that several devices cost in each step. A gain of less than 2 % is not worth the devices.
 Result<Plan> make_the_plan(const TrainOptions& o, const std::vector<std::string>& names, const std::string& mode, const Graph& model, const StepMaker& step_of, const Console& console) {
   const auto count = static_cast<int64_t>(names.size());
   const int64_t each = o.threads > 0 ? o.threads : std::max<int64_t>(1, processors() / count);
   ENG_ASSIGN(MadePlan made, make_plan_for(request_of(o, o.devices, mode, each), model, step_of, console));
-  const bool free = mode == "auto" && o.threads == 0 && o.shards == 0 && o.plan.empty() && o.memory.empty() && each < processors() && names[0].rfind("cpu", 0) == 0;
-  if (!free) return std::move(made.plan);
-  ENG_ASSIGN(MadePlan alone, make_plan_for(request_of(o, names[0], "none", processors()), model, step_of, console));
-  PlanCandidate candidate;
-  candidate.name = cat(names[0], " alone with ", processors(), " threads");
-  candidate.seconds = alone.plan.seconds;
-  if (alone.plan.seconds <= made.plan.seconds * 1.02) {  // a gain that small is not worth the devices
-    candidate.chosen = true;
-    for (PlanCandidate& c : made.plan.candidates) {
-      c.chosen = false;
-      c.margin = c.seconds > 0 ? c.seconds / alone.plan.seconds - 1 : 0;
-    }
-    alone.plan.candidates = std::move(made.plan.candidates);
-    alone.plan.candidates.push_back(std::move(candidate));
-    return std::move(alone.plan);
+  const bool several = made.plan.replicas > 1 || made.plan.device_count() > 1;
+  if (mode != "auto" || !o.plan.empty() || o.costs != "measured" || (!several && each == processors())) return std::move(made.plan);
+  const int64_t all = o.threads > 0 ? o.threads : processors();
+  auto alone = make_plan_for(request_of(o, names[0], "none", all), model, step_of, console);
+  if (!alone.ok()) return std::move(made.plan);  // it lacks the memory, or cannot run a node
+  double shared = made.plan.seconds, single = alone->plan.seconds;
+  if (several) {
+    ENG_ASSIGN(const double with, overhead_of(names, each, made.plan.replicas > 1));
+    ENG_ASSIGN(const double without, overhead_of({names[0]}, all, false));
+    shared += with;
+    single += without;
   }
-  candidate.margin = candidate.seconds / made.plan.seconds - 1;
-  made.plan.candidates.push_back(std::move(candidate));
-  return std::move(made.plan);
+  PlanCandidate candidate;
+  candidate.name = cat(names[0], " alone with ", all, all == 1 ? " thread" : " threads");
+  candidate.seconds = alone->plan.seconds;
+  candidate.note = several ? cat("with what starting and waiting costs: ", single * 1e3, " ms against ", shared * 1e3, " ms") : std::string();
+  if (several && shared <= single * 0.98) {
+    candidate.margin = candidate.seconds / made.plan.seconds - 1;
+    made.plan.candidates.push_back(std::move(candidate));
+    return std::move(made.plan);
+  }
+  candidate.chosen = true;
+  for (PlanCandidate& c : made.plan.candidates) {
+    c.chosen = false;
+    c.margin = c.seconds > 0 ? c.seconds / alone->plan.seconds - 1 : 0;
+  }
+  alone->plan.candidates = std::move(made.plan.candidates);
+  alone->plan.candidates.push_back(std::move(candidate));
+  return std::move(alone->plan);
 }
 
 std::vector<std::vector<std::string>> replicas_of(const Plan& plan) {
