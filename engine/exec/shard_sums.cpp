@@ -435,22 +435,37 @@ Result<void*> ShardSums::result(size_t replica, size_t bucket) {
   return const_cast<void*>(total);
 }
 
-Result<std::vector<std::byte>> sum_over_shards(Fleet& fleet, const ShardTree& tree, DType dtype, uint64_t bytes,
+Result<std::vector<std::byte>> sum_over_shards(Fleet& fleet, const ShardTree& tree, int64_t batch_rows, DType dtype, uint64_t bytes, int tag,
                                                const std::function<const std::byte*(int64_t)>& part_of) {
-  const auto shards = static_cast<size_t>(fleet.shards), ranks = static_cast<size_t>(fleet.ranks->size());
-  std::vector<std::byte> mine(shards * bytes), all(shards * bytes * ranks);
-  for (size_t i = 0; i < shards; ++i)
-    if (const std::byte* part = part_of(static_cast<int64_t>(i))) std::copy_n(part, bytes, mine.data() + i * bytes);
-  ENG_TRY(fleet.ranks->gather_all(mine.data(), mine.size(), all.data()));
+  const int me = fleet.ranks->rank();
+  std::vector<std::vector<std::byte>> of_rank(static_cast<size_t>(fleet.ranks->size()));  // parts of its shards, one after the other
+  std::vector<std::byte*> at(static_cast<size_t>(fleet.shards), nullptr);
+  std::vector<int64_t> shards;  // with rows
+  for (int64_t i = 0; i < fleet.shards; ++i) {
+    const auto [first, last] = fleet.rows(i, batch_rows);
+    if (first == last) continue;
+    shards.push_back(i);
+    of_rank[static_cast<size_t>(fleet.owner(i)) / fleet.replicas.size()].resize(of_rank[static_cast<size_t>(fleet.owner(i)) / fleet.replicas.size()].size() + bytes);
+  }
+  std::vector<size_t> used(of_rank.size(), 0);
+  for (int64_t i : shards) {
+    const size_t rank = static_cast<size_t>(fleet.owner(i)) / fleet.replicas.size();
+    at[static_cast<size_t>(i)] = of_rank[rank].data() + used[rank];
+    used[rank] += bytes;
+    if (static_cast<int>(rank) == me) std::copy_n(part_of(i), bytes, at[static_cast<size_t>(i)]);
+  }
+  std::vector<int64_t> tickets;
+  for (int r = 0; r < fleet.ranks->size(); ++r) {
+    if (r == me || of_rank[static_cast<size_t>(r)].empty()) continue;
+    tickets.push_back(fleet.ranks->post_receive(r, tag, of_rank[static_cast<size_t>(r)].data(), of_rank[static_cast<size_t>(r)].size()));
+    tickets.push_back(fleet.ranks->post_send(r, tag, of_rank[static_cast<size_t>(me)].data(), of_rank[static_cast<size_t>(me)].size()));
+  }
+  for (int64_t ticket : tickets) ENG_TRY(fleet.ranks->wait(ticket));
   const auto sum = [&](auto zero) -> Result<std::vector<std::byte>> {
     using T = decltype(zero);
-    std::vector<T*> parts(shards, nullptr);
-    for (size_t i = 0; i < shards; ++i) {
-      const size_t rank = static_cast<size_t>(fleet.owner(static_cast<int64_t>(i))) / fleet.replicas.size();
-      parts[i] = reinterpret_cast<T*>(all.data() + rank * mine.size() + i * bytes);
-    }
-    const T* total = sum_parts<T>(tree, parts, bytes / sizeof(T));
-    const auto* first = reinterpret_cast<const std::byte*>(total);
+    std::vector<T*> parts;
+    for (std::byte* part : at) parts.push_back(reinterpret_cast<T*>(part));
+    const auto* first = reinterpret_cast<const std::byte*>(sum_parts<T>(tree, parts, bytes / sizeof(T)));
     return std::vector<std::byte>(first, first + bytes);
   };
   if (dtype == DType::kFloat32) return sum(0.0F);

@@ -65,8 +65,9 @@ class ShardSums {
   std::unique_ptr<Impl> impl_;
 };
 
-// The same sum of small host arrays, at once: `part_of(shard)` gives this rank's part (null: not its own, or no rows). Every rank gets the result.
-Result<std::vector<std::byte>> sum_over_shards(Fleet& fleet, const ShardTree& tree, DType dtype, uint64_t bytes,
+// The same sum of small host arrays, at once, over the shards that have rows of a batch: `part_of(shard)` gives those of this rank. The ranks that have
+// rows exchange their parts and all get the result; the others have no share in it. `tag` tells sums of one step apart.
+Result<std::vector<std::byte>> sum_over_shards(Fleet& fleet, const ShardTree& tree, int64_t batch_rows, DType dtype, uint64_t bytes, int tag,
                                                const std::function<const std::byte*(int64_t)>& part_of);
 
 }  // namespace eng

@@ -260,7 +260,7 @@ Status ShardedStep::Impl::sum_sync_points(Round& round, size_t segment) {
   }
   for (ShardWork& w : round.works) ENG_TRY(w.program->program->sync_points()[segment].device->synchronize());
   const SyncPoint& form = round.works[0].program->program->sync_points()[segment];
-  ENG_ASSIGN(std::vector<std::byte> sum, sum_over_shards(fleet, round.tree, form.dtype, form.bytes, [&](int64_t shard) -> const std::byte* {
+  ENG_ASSIGN(std::vector<std::byte> sum, sum_over_shards(fleet, round.tree, round.rows, form.dtype, form.bytes, Ranks::kMaxTag - static_cast<int>(segment), [&](int64_t shard) -> const std::byte* {
     for (const ShardWork& w : round.works)
       if (w.shard == shard) return w.sync_parts[segment].data();
     return nullptr;

@@ -27,9 +27,13 @@ std::string read_proc(const std::string& path) {
 struct Setting {
   TempFolder folder;
   std::string model, data;
-  Setting() {
+  explicit Setting(bool norm = false) {
     ModelBuilder m;
-    const ValueId h = m.op("Relu", {m.op("Gemm", {m.input("x", {8}), m.weight("w1", {8, 16}), m.weight("b1", {16})})});
+    ValueId h = m.op("Relu", {m.op("Gemm", {m.input("x", {8}), m.weight("w1", {8, 16}), m.weight("b1", {16})})});
+    if (norm) {
+      h = m.op("BatchNormalization", {h, m.tensor("scale", {16}, std::vector<double>(16, 1)), m.weight("shift", {16}), m.tensor("mean", {16}, std::vector<double>(16, 0)),
+                                      m.tensor("var", {16}, std::vector<double>(16, 1))});
+    }
     m.output(m.op("Gemm", {h, m.weight("w2", {16, 3}), m.weight("b2", {3})}), "logits");
     model = write_model(folder, "net.onnx", m.g);
     Tensor x(DType::kFloat32, {24, 8});
@@ -40,7 +44,7 @@ struct Setting {
   }
   std::string out() const { return folder.path() + "/out"; }
   std::string words(const std::string& more) const {
-    return model + " --data " + data + " --batch 8 --shards 4 --threads 1 --lr 0.01 --momentum 0.9 --checkpoint-every 3steps --verbose 0 --out " + out() + " " + more;
+    return model + " --data " + data + (more.find("--batch") == std::string::npos ? " --batch 8" : "") + " --shards 4 --threads 1 --lr 0.01 --momentum 0.9 --checkpoint-every 3steps --verbose 0 --out " + out() + " " + more;
   }
   std::string command(int ranks, const std::string& more, const std::string& settings = "") const {
     return "exec env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + settings + " " + kOneHost + " -n " + std::to_string(ranks) + " '" + std::getenv("ENGINE_BIN") + "/engine-train' " + words(more);
@@ -160,15 +164,17 @@ TEST_CASE("Ctrl-C on mpirun saves once, and the resumed run has the bits of an u
   CHECK(same_bits(resumed, checkpoint(s.out() + "/last.ckpt").tensors));
 }
 
-TEST_CASE("several ranks train the bits of one process") {
-  const Setting s;
-  std::vector<std::map<std::string, Tensor>> trained;
-  for (int ranks : {1, 2, 3, 4}) {
-    MpiRun run("rm -rf '" + s.out() + "'; " + s.command(ranks, "--epochs 3"));
-    const int status = run.finish(60);
-    CAPTURE(run.err());
-    REQUIRE(status == 0);
-    trained.push_back(checkpoint(s.out() + "/last.ckpt").tensors);
+TEST_CASE("several ranks train the bits of one process, a last batch of one row and synchronised batch norm included") {
+  for (const char* more : {"--epochs 3", "--epochs 2 --sync-bn --batch 23"}) {
+    const Setting s(std::string(more).find("sync") != std::string::npos);
+    std::vector<std::map<std::string, Tensor>> trained;
+    for (int ranks : {1, 2, 3, 4}) {
+      MpiRun run("rm -rf '" + s.out() + "'; " + s.command(ranks, more));
+      const int status = run.finish(60);
+      CAPTURE(run.err());
+      REQUIRE(status == 0);
+      trained.push_back(checkpoint(s.out() + "/last.ckpt").tensors);
+    }
+    for (const auto& t : trained) CHECK(same_bits(t, trained[0]));
   }
-  for (const auto& t : trained) CHECK(same_bits(t, trained[0]));
 }
