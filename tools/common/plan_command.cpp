@@ -213,8 +213,7 @@ class Command {
     std::vector<std::shared_ptr<Device>> devices;
     for (const std::string& name : names) {
       auto device = Device::open(name, options);
-      if (!device.ok() && exit_status(device.status().code()) < 4) return usage_error(device.status().message(), "; --costs estimated plans for devices that are not here");
-      if (!device.ok()) return device.status();
+      if (!device.ok()) return Status(device.status().code(), device.status().message() + "; --costs estimated plans for devices that are not here");
       devices.push_back(std::move(*device));
     }
     CostOptions how;
