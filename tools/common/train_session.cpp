@@ -15,6 +15,7 @@
 #include "engine/train/trainer.h"
 #include "importers/onnx/export.h"
 #include "tools/common/inspect_step.h"
+#include "tools/common/measure_plan.h"
 #include "tools/common/model_source.h"
 #include "tools/common/prepare.h"
 #include "tools/common/train_options.h"
@@ -222,7 +223,8 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
   ENG_ASSIGN(const FitEnd end, trainer->fit());
   if (!first) return end == FitEnd::kInterrupted ? Status(Code::kStopped, "with the other ranks") : Status();
   if (p->device_plan && writes && trainer->state().step > 0) {
-    p->device_plan->measured_seconds = trainer->step_seconds();
+    if (trainer->step_seconds() > 0) p->device_plan->measured_seconds = trainer->step_seconds();
+    if (end == FitEnd::kDone) ENG_TRY(measure_plan(*p, o.lr, *p->device_plan));
     ENG_TRY(write_file_atomic(join_path(o.out, "plan.json"), to_json(*p->device_plan)));
   }
   ENG_TRY(write_report(*p, *trainer, o, fit.options_text));
