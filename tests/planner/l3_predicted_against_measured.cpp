@@ -241,6 +241,7 @@ Result<Outcome> run_model(const std::string& model, const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   Options o;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
