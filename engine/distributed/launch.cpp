@@ -44,12 +44,20 @@ Result<Launch> read_launch() {
   return launch;
 }
 
-Result<std::chrono::milliseconds> read_silence(std::chrono::milliseconds otherwise) {
-  const char* text = std::getenv("ENGINE_RANKS_SILENCE");
+static Result<std::chrono::milliseconds> read_seconds(const char* variable, const char* what, std::chrono::milliseconds otherwise) {
+  const char* text = std::getenv(variable);
   if (!text) return otherwise;
   const int64_t seconds = number(text);
-  if (seconds < 2 || seconds > 86400) return usage_error("ENGINE_RANKS_SILENCE is '", text, "'; wanted: whole seconds from 2 to 86400 after which a silent rank is given up");
+  if (seconds < 2 || seconds > 86400) return usage_error(variable, " is '", text, "'; wanted: whole seconds from 2 to 86400 ", what);
   return std::chrono::milliseconds(seconds * 1000);
+}
+
+Result<std::chrono::milliseconds> read_silence(std::chrono::milliseconds otherwise) {
+  return read_seconds("ENGINE_RANKS_SILENCE", "after which a silent rank is given up", otherwise);
+}
+
+Result<std::chrono::milliseconds> read_start(std::chrono::milliseconds otherwise) {
+  return read_seconds("ENGINE_RANKS_START", "within which all ranks must have started", otherwise);
 }
 
 std::chrono::seconds launcher_patience() {

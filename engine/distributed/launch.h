@@ -18,6 +18,8 @@ struct Launch {
 // (kLaunchers in launch.cpp); a run of one rank needs none.
 Result<Launch> read_launch();
 
+// ENGINE_RANKS_START in seconds, or `otherwise`; wanted: 2 to 86400.
+Result<std::chrono::milliseconds> read_start(std::chrono::milliseconds otherwise);
 // ENGINE_RANKS_SILENCE in seconds, or `otherwise`; wanted: 2 to 86400.
 Result<std::chrono::milliseconds> read_silence(std::chrono::milliseconds otherwise);
 

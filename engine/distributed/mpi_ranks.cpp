@@ -29,7 +29,12 @@ Result<std::shared_ptr<Ranks>> MpiRanks::start(const RankOptions& options, int64
   Status status;
   {
     std::unique_lock lock(r->mutex_);
-    r->progress_.wait(lock, [r] { return r->phase_ != Phase::kStarting; });
+    // A rank that was stopped or has gone before the handshake is seen by nobody: MPI waits for it for ever.
+    if (!r->progress_.wait_for(lock, options.start, [r] { return r->phase_ != Phase::kStarting; })) {
+      std::fprintf(stderr, "error: not all ranks have started within %lld seconds: one of them was stopped, has ended, or its host cannot be reached (ENGINE_RANKS_START sets how long to wait)\n",
+                   static_cast<long long>(options.start.count() / 1000));
+      _exit(exit_status(Code::kDevice));
+    }
     status = r->start_status_;
   }
   if (!status.ok()) return status;

@@ -126,6 +126,7 @@ class MpiRanks final : public Ranks {
   std::vector<int32_t> starting_, finished_now_;
   std::vector<ControlMessage> received_;
   std::vector<bool> closed_;  // ranks that need nothing more
+  std::vector<Clock::time_point> closed_at_;
   std::vector<int> beats_to_;
   Clock::time_point last_beat_{}, last_move_{}, last_slow_check_{}, asked_{}, signal_time_{};
   std::chrono::milliseconds answer_time_{0};  // a rank asked must be heard within it

@@ -97,6 +97,7 @@ Status MpiRanks::open(int64_t expected, const char* launcher) {
   ENG_TRY(transfers_.open(options_.piece_bytes));
   ENG_TRY(control_.open());
   closed_.assign(static_cast<size_t>(size_), false);
+  closed_at_.assign(static_cast<size_t>(size_), Clock::time_point{});
   closed_[static_cast<size_t>(rank_)] = true;
   answer_time_ = std::clamp<milliseconds>(launcher_patience() / 2, milliseconds(500), milliseconds(3000));
   // Heartbeats form a star around rank 0.
@@ -187,7 +188,10 @@ void MpiRanks::control_round(Clock::time_point now) {
     liveness_.heard(m.from, now);
     if (m.kind == ControlKind::kAsk && control_.sent(static_cast<int>(m.from)))
       (void)control_.send(static_cast<int>(m.from), {.kind = ControlKind::kAlive, .step = step_, .from = rank_});
-    if (m.kind == ControlKind::kClosing) closed_[static_cast<size_t>(m.from)] = true;
+    if (m.kind == ControlKind::kClosing) {
+      closed_[static_cast<size_t>(m.from)] = true;
+      closed_at_[static_cast<size_t>(m.from)] = now;
+    }
     if (m.kind == ControlKind::kEnding) other_ends(m);
   }
 }
@@ -240,7 +244,7 @@ void MpiRanks::check_left(Clock::time_point now) {
       if (!slot.busy || now - slot.posted < kLeftBehind) continue;
       const bool pair = slot.transfer.kind == TransferKind::kSend || slot.transfer.kind == TransferKind::kReceive;
       for (int r = 0; r < size_ && left < 0; ++r)
-        if (r != rank_ && closed_[static_cast<size_t>(r)] && (!pair || slot.transfer.peer == r)) left = r;
+        if (r != rank_ && closed_[static_cast<size_t>(r)] && now - closed_at_[static_cast<size_t>(r)] >= kLeftBehind && (!pair || slot.transfer.peer == r)) left = r;
     }
   }
   if (left >= 0) lost({left, "has ended while the others still work"});

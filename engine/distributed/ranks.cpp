@@ -67,6 +67,7 @@ Result<std::shared_ptr<Ranks>> Ranks::start(const RankOptions& options) {
   if (!launch.mpi) return std::shared_ptr<Ranks>(std::make_shared<SingleRank>());
   RankOptions o = options;
   ENG_ASSIGN(o.silence, read_silence(options.silence));
+  ENG_ASSIGN(o.start, read_start(options.start));
   return MpiRanks::start(o, launch.expected, launch.from);
 }
 

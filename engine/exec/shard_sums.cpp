@@ -105,6 +105,7 @@ struct ShardSums::Impl {
   Fleet& fleet;
   SumPool& pool;
   const std::vector<Bucket>& buckets;
+  bool at_once = false;
   ShardTree tree;
   std::map<int64_t, Part> parts;                              // of this rank
   std::map<int64_t, std::vector<void*>> memory;               // [bucket]
@@ -169,7 +170,7 @@ void ShardSums::Impl::plan_lanes() {
         p.merges.emplace_back(s.left, s.right);
         parts[s.right].merged_into = s.left;
         parts[s.left].own_events = true;
-        used[parts[s.right].slot] = 0;
+        if (!at_once) used[parts[s.right].slot] = 0;
       }
     }
   }
@@ -355,8 +356,10 @@ Result<bool> ShardSums::Impl::advance(size_t bucket) {
 ShardSums::ShardSums(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ShardSums::~ShardSums() = default;
 
-Result<std::unique_ptr<ShardSums>> ShardSums::create(Fleet& fleet, SumPool& pool, const std::vector<Bucket>& buckets, const ShardTree& tree, const std::vector<ShardPart>& parts) {
+Result<std::unique_ptr<ShardSums>> ShardSums::create(Fleet& fleet, SumPool& pool, const std::vector<Bucket>& buckets, const ShardTree& tree, const std::vector<ShardPart>& parts,
+                                                     bool at_once) {
   auto impl = std::make_unique<Impl>(fleet, pool, buckets);
+  impl->at_once = at_once;
   impl->tree = tree;
   for (const ShardPart& p : parts) impl->parts[p.shard] = {.replica = p.replica, .lane = p.lane};
   impl->plan_lanes();

@@ -45,8 +45,10 @@ struct ShardPart {
 
 class ShardSums {
  public:
-  // `parts`: this rank's shards that have rows, in order. The pool and the fleet must outlive this.
-  static Result<std::unique_ptr<ShardSums>> create(Fleet& fleet, SumPool& pool, const std::vector<Bucket>& buckets, const ShardTree& tree, const std::vector<ShardPart>& parts);
+  // `parts`: this rank's shards that have rows, in order. `at_once`: the shards of a lane are under way together (sync points), so each needs memory of
+  // its own; else a shard takes over that of one whose part has been added. The pool and the fleet must outlive this.
+  static Result<std::unique_ptr<ShardSums>> create(Fleet& fleet, SumPool& pool, const std::vector<Bucket>& buckets, const ShardTree& tree, const std::vector<ShardPart>& parts,
+                                                   bool at_once);
   ~ShardSums();
 
   // Where a shard's program is to put a bucket.

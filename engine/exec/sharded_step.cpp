@@ -216,8 +216,9 @@ Result<Round*> ShardedStep::Impl::round_of(int64_t rows) {
       ENG_TRY(make_update(step));
     }
     std::vector<ShardPart> parts;
+    const bool at_once = !round->works.empty() && !round->works[0].program->program->sync_points().empty();
     for (const ShardWork& w : round->works) parts.push_back({w.shard, w.replica, w.lane});
-    ENG_ASSIGN(round->sums, ShardSums::create(fleet, *pool, buckets, round->tree, parts));
+    ENG_ASSIGN(round->sums, ShardSums::create(fleet, *pool, buckets, round->tree, parts, at_once));
   }
   slot = std::move(round);
   return slot.get();

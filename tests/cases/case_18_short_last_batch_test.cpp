@@ -84,6 +84,11 @@ TEST_CASE("case 18: a validation set of one image on three devices") {
 TEST_CASE("synchronised batch norm over shards gives the weights of the batch in one piece") {
   const Setting s;
   const auto one = s.run("one", s.with_norm, "cpu:0"), sync = s.run("sync", s.with_norm, "cpu:0,cpu:1,cpu:2", {"--sync-bn"}), apart = s.run("apart", s.with_norm, "cpu:0,cpu:1,cpu:2");
+  // All shards of a lane are under way together: one lane with many shards, and branches on two devices.
+  const auto lane = s.run("lane", s.with_norm, "cpu:0", {"--sync-bn", "--shards", "3", "--memory", "1G"});
+  CHECK(same_bits(lane, sync));
+  CHECK(train({s.with_norm, "--data", s.data, "--batch", "4", "--lr", "0.1", "--devices", "cpu:0,cpu:1", "--parallel", "branch", "--shards", "3", "--sync-bn", "--costs", "estimated", "--out", s.out("branch")}) == 0);
+  CHECK(same_bits(checkpoint(s.out("branch") + "/last.ckpt").tensors, sync));
   double furthest = 0;
   for (const auto& [name, t] : one)
     for (int64_t i = 0; i < t.element_count(); ++i) {
