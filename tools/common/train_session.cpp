@@ -14,6 +14,7 @@
 #include "engine/train/interrupt.h"
 #include "engine/train/trainer.h"
 #include "importers/onnx/export.h"
+#include "tools/common/agreement.h"
 #include "tools/common/inspect_step.h"
 #include "tools/common/measure_plan.h"
 #include "tools/common/model_source.h"
@@ -190,6 +191,7 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
   }
   if ((o.dry_run || o.check_gradients) && ranks->size() > 1) return usage_error("--dry-run and --check-gradients look at one rank's work: run them without mpirun");
   ENG_ASSIGN(const std::unique_ptr<Prepared> p, prepare_training(o, ranks, console, progress));
+  ENG_TRY(check_agreement(o, *p));
   if (looks_only) return inspect_step(o, *p, console);
 
   ENG_TRY(resolve(o, *p, fit));
