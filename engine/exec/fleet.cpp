@@ -38,7 +38,7 @@ Result<std::unique_ptr<Fleet>> Fleet::open(const FleetOptions& o, std::shared_pt
   const int64_t replicas = static_cast<int64_t>(o.replicas.size()) * fleet->ranks->size();
   fleet->shards = o.shards > 0 ? o.shards : replicas;
   if (fleet->shards < replicas)
-    return usage_error("--shards ", fleet->shards, " on ", replicas, " devices: ", replicas - fleet->shards, " of them would have nothing to do; give at least one shard a device, or fewer devices");
+    return usage_error("--shards ", fleet->shards, " on ", replicas, " devices (", o.replicas.size(), " of --devices on each of ", fleet->ranks->size(), fleet->ranks->size() == 1 ? " rank): " : " ranks): ", replicas - fleet->shards, " of them would have nothing to do; give at least one shard a device, or fewer devices");
   ENG_ASSIGN(const int64_t cores, all_processors(*fleet->ranks));
   const int64_t places = o.replicas.empty() ? 1 : static_cast<int64_t>(o.replicas[0].size());
   const int64_t at_once = o.side_by_side ? fleet->shards : replicas;

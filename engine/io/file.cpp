@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -310,5 +311,17 @@ std::string join_path(const std::string& folder, const std::string& name) {
 }
 
 void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<FolderLock> lock_folder(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return invalid(path, ": cannot be opened: ", std::strerror(errno));
+  FolderLock lock(fd);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return usage_error(path, ": another run is writing there now; give --out another folder, or wait for its end");
+  return lock;
+}
 
 }  // namespace eng

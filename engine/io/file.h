@@ -95,4 +95,22 @@ Status make_folder(const std::string& path);
 std::string join_path(const std::string& folder, const std::string& name);
 void ignore_file_size_signal();
 
+// Keeps a folder for one process: a second one that asks is refused while the first lives. Nothing is left in the folder.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
+  FolderLock(FolderLock&& other) noexcept { *this = std::move(other); }
+  FolderLock& operator=(FolderLock&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~FolderLock();
+
+ private:
+  int descriptor_ = -1;
+};
+// kUsage where another process has it. A file system without locks gives a lock that holds nobody back.
+Result<FolderLock> lock_folder(const std::string& path);
+
 }  // namespace eng

@@ -41,13 +41,14 @@ std::string names_of(const Plan& plan, const std::vector<int>& devices) {
 }
 
 // What was decided, for the log.
-void report(const Plan& plan, const Console& console) {
+void report(const Plan& plan, const std::string& how_known, const Console& console) {
   const std::string how = plan.device_count() > 1 ? cat(plan.replicas, plan.replicas == 1 ? " group" : " groups", " of ", plan.device_count(), " devices that share the branches, ", plan.crossings(), plan.crossings() == 1 ? " transfer a shard" : " transfers a shard")
                           : plan.replicas > 1     ? cat(plan.replicas, " devices, each with shards of the batch")
                                                   : "one device, " + names_of(plan, plan.replica_devices.empty() ? std::vector<int>{0} : plan.replica_devices[0]);
-  std::string line = cat("plan: ", how, "; predicted ", plan.seconds * 1e3, " ms a step");
+  std::string line = cat("plan: ", how, "; predicted ", plan.seconds * 1e3, " ms a step", how_known);
   for (const PlanCandidate& c : plan.candidates)
-    if (!c.chosen) line += c.fits ? cat("; ", c.name, " ", c.seconds * 1e3, " ms") : cat("; ", c.name, " not possible: ", c.note);
+    if (!c.chosen) line += c.fits ? cat("; ", c.name, " ", c.seconds * 1e3, " ms", c.note.empty() ? "" : " (" + c.note + ")") : cat("; ", c.name, " not possible: ", c.note);
+    else if (!c.note.empty()) line += cat("; chosen ", c.note);
   console.note(line);
 }
 
@@ -93,7 +94,7 @@ Result<Plan> make_the_plan(const TrainOptions& o, const std::vector<std::string>
   double shared = made.plan.seconds, single = alone->plan.seconds;
   if (several) {
     ENG_ASSIGN(const double with, overhead_of(names, each, made.plan.replicas > 1));
-    ENG_ASSIGN(const double without, overhead_of({names[0]}, all, false));
+    ENG_ASSIGN(const double without, overhead_of({names[0]}, all, o.shards > 1));
     shared += with;
     single += without;
   }
@@ -178,15 +179,19 @@ Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks
   std::string mode = o.parallel;
   if (mode == "auto" && (!several || ranks->size() > 1)) mode = "data";
   if (mode == "auto" && !o.placement.empty()) mode = "branch";
+  if (!o.plan.empty() && (o.parallel == "data" || o.parallel == "none")) return usage_error("--parallel ", o.parallel, " and --plan exclude one another: a plan says what each device does");
+  if (o.shards > o.batch) return usage_error("--shards ", o.shards, " of a batch of ", o.batch, ": ", o.shards - o.batch, " of them would always be empty");
   if (mode == "none" && several) return usage_error("--parallel none computes on one device, --devices names ", names.size());
   if (mode != "branch" && !o.placement.empty()) return usage_error("--placement belongs to --parallel branch, not ", o.parallel);
   if (!o.plan.empty() || (several && ranks->size() == 1) || mode == "branch") {
     auto made = make_the_plan(o, names, mode, model, step_of, console);
+    if (!made.ok() && !o.plan.empty() && made.status().message().find("another graph") != std::string::npos)
+      return Status(made.status().code(), made.status().message() + "\nA plan belongs to a recipe: optimiser, momentum, clipping, loss, head and frozen weights must be those that it was made with. OUT/plan.json of such a run fits");
     if (!made.ok() && (mode != "data" || !o.plan.empty())) return made.status();
     if (made.ok()) choice.plan = std::move(*made);  // of replication it is only the record
   }
   if (choice.plan) {
-    report(*choice.plan, console);
+    report(*choice.plan, mode == "data" ? " (estimated)" : "", console);
     fleet.replicas = replicas_of(*choice.plan);
     if (o.shards == 0) fleet.shards = static_cast<int64_t>(choice.plan->replicas) * choice.plan->shards_per_replica * ranks->size();
     if (choice.plan->device_count() > 1) choice.placer = placer_of(devices_by_output(*choice.plan));

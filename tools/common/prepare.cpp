@@ -283,7 +283,7 @@ Status fit_into_memory(const TrainOptions& o, DeviceChoice& choice, Prepared& p,
     if (smallest == 0 || reached < smallest) smallest = reached;
     const int64_t shards = p.fleet->shards * 2;
     if (o.shards > 0 || shards > o.batch || o.batch % shards != 0 || choice.placer)
-      return device_error("--memory ", o.memory, ": the step needs at least ", smallest, " bytes (", mib(smallest), ") of each device, with all that can be made again and ",
+      return usage_error("--memory ", o.memory, ": the step needs at least ", smallest, " bytes (", mib(smallest), ") of each device, with all that can be made again and ",
                           o.shards > 0 ? cat("the batch in the ", o.shards, o.shards == 1 ? " shard" : " shards", " of --shards") : cat("the batch in up to ", p.fleet->shards, " shards"), ": give --memory ", smallest, " or more, or a smaller --batch");
     FleetOptions more = choice.fleet_options;
     more.shards = shards;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/io/file.h"
 #include "engine/report/html_report.h"
@@ -207,12 +208,14 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
     warn_of_changes(o, checkpoint.options, console);
     console.note(cat("resumed from ", last, ": ", trainer->state().epoch, " epochs and ", trainer->state().step, " steps are done"));
   }
+  FolderLock lock;  // until the end of the run
   std::unique_ptr<MetricsLog> log;
   std::unique_ptr<TensorBoardLog> board;
   if (writes) {  // nothing in the folder is touched before all of the above has been accepted
     if (!o.resume && file_info(last).kind == FileKind::kRegular) console.warn(o.out + " holds an earlier run, which this one replaces (--resume would continue it)");
     if (o.unfreeze_at > o.epochs) console.warn(cat("--unfreeze-at ", o.unfreeze_at, " lies behind the last epoch, ", o.epochs, ": nothing is unfrozen in this run"));
     ENG_TRY(make_folder(o.out));
+    ENG_ASSIGN(lock, lock_folder(o.out));
     ENG_TRY(write_file_atomic(join_path(o.out, "config.toml"), fit.options_text));
     if (p->device_plan) ENG_TRY(write_file_atomic(join_path(o.out, "plan.json"), to_json(*p->device_plan)));
     ENG_TRY(write_file_atomic(join_path(o.out, "classes.json"), classes_to_json(p->classes) + "\n"));
@@ -226,13 +229,14 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
   if (!first) return end == FitEnd::kInterrupted ? Status(Code::kStopped, "with the other ranks") : Status();
   if (p->device_plan && writes && trainer->state().step > 0) {
     if (trainer->step_seconds() > 0) p->device_plan->measured_seconds = trainer->step_seconds();
-    if (end == FitEnd::kDone) ENG_TRY(measure_plan(*p, o.lr, *p->device_plan));
+    if (end == FitEnd::kDone && ranks->size() == 1) ENG_TRY(measure_plan(*p, o.lr, *p->device_plan));
     ENG_TRY(write_file_atomic(join_path(o.out, "plan.json"), to_json(*p->device_plan)));
   }
   ENG_TRY(write_report(*p, *trainer, o, fit.options_text));
   print_result(*trainer, o);
   if (end == FitEnd::kInterrupted) {
-    return Status(Code::kStopped, cat("by signal ", interrupt_signal(), " after step ", trainer->state().step, "; ", last, " is saved, continue with --resume --out ", o.out));
+    const std::string by = interrupt_signal() ? cat("by signal ", interrupt_signal()) : "by a signal to another rank";
+    return Status(Code::kStopped, cat(by, " after step ", trainer->state().step, "; ", last, " is saved, continue with --resume --out ", o.out));
   }
   return {};
 }
@@ -256,9 +260,17 @@ int run_engine_train(const std::vector<std::string>& words) {
   const int verbosity = (*ranks)->rank() == 0 ? static_cast<int>(options.verbose) : 0;
   Progress progress(verbosity, options.epochs);
   const Console console(verbosity, &progress);
-  const Status status = train(options, *ranks, console, progress);
+  Status status;
+  if (!options.plan.empty() && options.devices == TrainOptions().devices) {  // the plan says which
+    const auto plan = read_plan(options.plan);
+    status = plan.status();
+    for (size_t i = 0; plan.ok() && i < plan->machine.devices.size(); ++i) options.devices = i ? options.devices + "," + plan->machine.devices[i].name : plan->machine.devices[i].name;
+  }
+  if (status.ok()) status = train(options, *ranks, console, progress);
   if (!status.ok() && status.code() != Code::kStopped && (*ranks)->size() > 1) {
     progress.clear();
+    // What all ranks find wrong is said by the first one that comes to it; the others hear that the run has ended.
+    for (int i = 0; (*ranks)->rank() > 0 && i < 50 && (*ranks)->health().ok(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     (*ranks)->fail(status);
   }
   if ((*ranks)->rank() > 0 && status.code() == Code::kStopped) return 5;  // the first rank says it
