@@ -65,7 +65,7 @@ struct TableWriter : doctest::IReporter {
            "| operator | form | element types (CPU) | gradient | gradient error | cases |\n|---|---|---|---|---|---|\n";
     for (const OpDef* op : all_ops()) {
       auto m = measured_gradients().find(full_name(*op));
-      out << "| " << full_name(*op) << " | " << op->since << " | " << type_list(kernel_types(*op)) << " | " << (op->gradient ? "yes" : op->no_gradient) << " | ";
+      out << "| " << full_name(*op) << " | " << op->since << " | " << (op->by_executor ? "any, by the executor" : type_list(kernel_types(*op))) << " | " << (op->gradient ? "yes" : op->no_gradient) << " | ";
       if (m != measured_gradients().end()) {
         std::ostringstream error;
         error.precision(1);
