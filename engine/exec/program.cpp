@@ -387,7 +387,7 @@ Program::~Program() {
   (void)synchronize();  // nothing enqueued may outlive the buffers
   for (const auto& device : impl_->places)
     if (device->lost()) {  // its work may still read them
-      (void)impl_.release();
+      keep_for_lost_device(impl_.release());
       return;
     }
 }

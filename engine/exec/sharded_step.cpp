@@ -336,7 +336,7 @@ ShardedStep::~ShardedStep() {
     for (const auto& lane : r.lanes)
       for (const auto& device : lane)
         if (device->lost()) {  // its work may still use the buckets
-          (void)impl_.release();
+          keep_for_lost_device(impl_.release());
           return;
         }
 }

@@ -68,8 +68,19 @@ Result<std::shared_ptr<Device>> Device::open(const eb_backend_table* backend, in
   return d;
 }
 
+void keep_for_lost_device(const void* pointer) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<const void*>;
+  std::lock_guard lock(mutex);
+  kept->push_back(pointer);
+}
+
 Device::~Device() {
-  if (lost_) return;  // its work may still be going on: nothing of it can be taken away
+  if (lost_) {  // its work may still be going on: nothing of it can be taken away
+    keep_for_lost_device(stream_);
+    keep_for_lost_device(device_);
+    return;
+  }
   if (stream_) backend_->streams->destroy(stream_);
   if (device_) backend_->core->close_device(device_);
 }
@@ -110,7 +121,12 @@ Result<std::unique_ptr<Event>> Event::create(const std::shared_ptr<Device>& devi
   return e;
 }
 Event::~Event() {
-  if (event_ && !device_->lost()) device_->backend().streams->destroy_event(event_);
+  if (!event_) return;
+  if (device_->lost()) {
+    keep_for_lost_device(event_);
+    return;
+  }
+  device_->backend().streams->destroy_event(event_);
 }
 Status Event::passed(bool& yes) {
   eb_error error = no_error();
@@ -200,7 +216,12 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   return *this;
 }
 DeviceBuffer::~DeviceBuffer() {
-  if (data_ && !device_->lost()) device_->backend().memory->release(device_->handle(), data_);
+  if (!data_) return;
+  if (device_->lost()) {
+    keep_for_lost_device(data_);
+    return;
+  }
+  device_->backend().memory->release(device_->handle(), data_);
 }
 
 Result<HostBuffer> HostBuffer::allocate(const std::shared_ptr<Device>& device, uint64_t bytes) {
@@ -218,7 +239,12 @@ HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
   return *this;
 }
 HostBuffer::~HostBuffer() {
-  if (data_ && !device_->lost()) device_->backend().memory->release_host(device_->handle(), data_);
+  if (!data_) return;
+  if (device_->lost()) {
+    keep_for_lost_device(data_);
+    return;
+  }
+  device_->backend().memory->release_host(device_->handle(), data_);
 }
 
 // The first descriptor that takes the node; `refusals` gets the reasons of those before it.
@@ -278,7 +304,11 @@ DeviceKernel& DeviceKernel::operator=(DeviceKernel&& other) noexcept {
   return *this;
 }
 DeviceKernel::~DeviceKernel() {
-  if (!kernel_ || device_->lost()) return;
+  if (!kernel_) return;
+  if (device_->lost()) {
+    keep_for_lost_device(kernel_);
+    return;
+  }
   {
     std::lock_guard lock(device_->tags_mutex_);
     device_->tags_.erase(kernel_);

@@ -98,6 +98,9 @@ class Device {
   std::unordered_map<const void*, KernelTag> tags_;  // of the kernels that there are
 };
 
+// What work of a lost device may still touch is never given back; it is kept here until the process ends.
+void keep_for_lost_device(const void* pointer);
+
 // Backends known to the process: the linked-in CPU backend, then loaded plugins. See load_backend in loader.h.
 const std::vector<const eb_backend_table*>& backends();
 void register_backend(const eb_backend_table* table);
