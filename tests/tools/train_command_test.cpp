@@ -81,8 +81,8 @@ TEST_CASE("what cannot be continued, or what is done, is said with what to do") 
   CHECK(r.train({"--resume"}, false).says("holds no run that could be continued"));
   REQUIRE(r.train({"--epochs", "2", "--steps", "2"}).status == 0);
   CHECK(r.train({"--resume", "--steps", "1"}, false).says("ask for more with --steps"));
-  REQUIRE(write_file_atomic(r.folder / "c.toml", "memory = 3\n").ok());
-  CHECK(r.train({"--config", r.folder / "c.toml"}).says("'memory' is not there yet"));
+  REQUIRE(write_file_atomic(r.folder / "c.toml", "memory = \"lots\"\n").ok());
+  CHECK(r.train({"--config", r.folder / "c.toml"}).says("--memory 'lots': bytes are wanted"));
   CHECK(r.train({"--weights", r.folder / "c.toml"}).says("known are .onnx, .h5, .hdf5 and .safetensors"));
 }
 
