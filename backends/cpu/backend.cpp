@@ -2,6 +2,7 @@
 // memory, streams, and the kernels of kernel_list.cpp wrapped as ABI descriptors.
 #include "backends/cpu/entry.h"
 
+#include <omp.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -207,6 +208,12 @@ int32_t can_run(const eb_kernel_desc* self, const eb_device*, const eb_node* nod
 
 int32_t create(const eb_kernel_desc* self, eb_device* device, const eb_node* node, eb_kernel** kernel, eb_error* error) {
   return eb::guard(error, [&]() -> int32_t {
+    // What is made here divides its work by the threads that OpenMP promises the caller: those of the stream that will run it.
+    struct ThreadsOfDevice {
+      int before = omp_get_max_threads();
+      explicit ThreadsOfDevice(int threads) { omp_set_num_threads(threads); }
+      ~ThreadsOfDevice() { omp_set_num_threads(before); }
+    } const as_on_the_stream(device->threads);
     auto k = std::make_unique<eb_kernel>();
     eb::NodeView view(*node);
     k->impl = def_of(self).create(view, device->threads);
