@@ -351,6 +351,12 @@ Status ShardedStep::prepare(int64_t batch_rows) {
 }
 
 Status ShardedStep::run(int64_t batch_rows, std::span<const ShardFeed> feeds, double learning_rate, bool stop, StepOutcome& outcome) {
+  Status status = run_whole(batch_rows, feeds, learning_rate, stop, outcome);
+  if (!status.ok()) (void)impl_->synchronize();  // what the other streams were given still reads the batch
+  return status;
+}
+
+Status ShardedStep::run_whole(int64_t batch_rows, std::span<const ShardFeed> feeds, double learning_rate, bool stop, StepOutcome& outcome) {
   Impl& s = *impl_;
   ENG_TRY(prepare(batch_rows));
   Round& round = *s.last;

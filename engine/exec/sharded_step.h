@@ -66,6 +66,7 @@ class ShardedStep {
   uint64_t memory(size_t replica, size_t place) const;
 
  private:
+  Status run_whole(int64_t batch_rows, std::span<const ShardFeed> feeds, double learning_rate, bool stop, StepOutcome& outcome);
   struct Impl;
   explicit ShardedStep(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

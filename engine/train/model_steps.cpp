@@ -212,19 +212,23 @@ Status ModelSteps::train(const Batch& batch, double learning_rate, bool stop, St
   outcome = {.stop = stop};
   ENG_ASSIGN(last_, training(batch.size));
   const Tensor rate = Tensor::scalar(DType::kFloat32, learning_rate);
-  ENG_TRY(last_->feed(batch));
-  ENG_TRY(last_->program->feed(last_->step.learning_rate, rate));
-  ENG_TRY(last_->program->run());
-  return fetch_outcome(*last_, loss_, correct_, outcome);
+  Status status = last_->feed(batch);
+  if (status.ok()) status = last_->program->feed(last_->step.learning_rate, rate);
+  if (status.ok()) status = last_->program->run();
+  if (status.ok()) return fetch_outcome(*last_, loss_, correct_, outcome);
+  (void)last_->program->synchronize();  // what was enqueued still reads the batch
+  return status;
 }
 
 Status ModelSteps::evaluate(const Batch& batch, bool stop, StepOutcome& outcome) {
   if (!fleet_->single()) return run_sharded(false, batch, 0, stop, outcome);
   outcome = {.stop = stop};
   ENG_ASSIGN(last_, evaluation(batch.size));
-  ENG_TRY(last_->feed(batch));
-  ENG_TRY(last_->program->run());
-  return fetch_outcome(*last_, loss_, correct_, outcome);
+  Status status = last_->feed(batch);
+  if (status.ok()) status = last_->program->run();
+  if (status.ok()) return fetch_outcome(*last_, loss_, correct_, outcome);
+  (void)last_->program->synchronize();
+  return status;
 }
 
 Result<std::vector<Tensor>> ModelSteps::gradients() {
