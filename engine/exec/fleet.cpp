@@ -65,14 +65,6 @@ Result<std::unique_ptr<Fleet>> Fleet::open(const FleetOptions& o, std::shared_pt
   return fleet;
 }
 
-Result<std::unique_ptr<Fleet>> Fleet::open(const std::string& device, const DeviceOptions& options) {
-  FleetOptions o;
-  o.replicas = {{device}};
-  o.threads = options.threads;
-  o.deterministic = options.deterministic;
-  return open(o, Ranks::alone());
-}
-
 std::pair<int64_t, int64_t> Fleet::rows_of_rank(int64_t batch) const {
   const auto each = static_cast<int64_t>(replicas.size());
   const int64_t first = ranks->rank() * each * shards / replica_count(), last = (ranks->rank() + 1) * each * shards / replica_count();

@@ -39,8 +39,6 @@ class TraceSink;  // engine/report/chrome_trace.h
 class Fleet {
  public:
   static Result<std::unique_ptr<Fleet>> open(const FleetOptions& options, std::shared_ptr<Ranks> ranks);
-  // One device, one shard.
-  static Result<std::unique_ptr<Fleet>> open(const std::string& device, const DeviceOptions& options);
 
   std::vector<Replica> replicas;
   std::shared_ptr<Ranks> ranks;

@@ -466,13 +466,6 @@ Result<const void*> Program::Impl::source_of(ValueId value, ValueId& source, int
   return from;
 }
 
-int32_t Program::place_of(ValueId value) const {
-  ValueId source;
-  int32_t part = 0;
-  (void)impl_->source_of(value, source, part);
-  return part;
-}
-
 Status Program::fetch_later(ValueId value, void* host, uint64_t bytes) {
   ValueId source;
   int32_t part;

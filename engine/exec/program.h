@@ -98,7 +98,6 @@ class Program {
   Status fetch(ValueId value, Tensor& host);
 
   const std::vector<std::shared_ptr<Device>>& places() const;
-  int32_t place_of(ValueId value) const;  // where a result (as fetched) is made
   const MemoryReport& memory(size_t place = 0) const;
   const Graph& graph() const;                // after the passes, in the order of execution
   const std::vector<KernelRow>& kernels(size_t place = 0) const;  // in the order of execution

@@ -415,7 +415,6 @@ Result<std::vector<Tensor>> ShardedStep::predictions() {
 }
 
 const Step& ShardedStep::step() const { return impl_->programs.begin()->second->step; }
-const Program& ShardedStep::a_program() const { return *impl_->programs.begin()->second->program; }
 
 uint64_t ShardedStep::memory(size_t replica, size_t place) const {
   const Impl& s = *impl_;

@@ -61,7 +61,6 @@ class ShardedStep {
   // Of the last run, evaluation with keep_predictions: this rank's rows, in the order of the batch.
   Result<std::vector<Tensor>> predictions();
   const Step& step() const;                    // of some row count that occurs; prepare() first
-  const Program& a_program() const;            // the same
   // Bytes on a device: states, the programs' blocks, buckets.
   uint64_t memory(size_t replica, size_t place) const;
 
