@@ -17,9 +17,10 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr microseconds kSpin{20};           // after something moved: look again at once
-constexpr microseconds kShortRest{50};      // something is under way; the rest grows with the time that nothing has moved ...
-constexpr microseconds kLongRest{400};      // ... up to this
-constexpr int kRestShare = 64;              // so that at most this share is added to a wait
+// Something is under way: the rest grows with the time that nothing has moved, so that at most a kRestShare-th is added to a wait. Waking up often costs
+// more than it seems: it takes the core from the kernels (3,000 rests a second made them a third slower on two virtual cores).
+constexpr microseconds kShortRest{50}, kLongRest{10000};
+constexpr int kRestShare = 4;
 constexpr milliseconds kIdleRest{20};       // nothing is under way
 constexpr milliseconds kAfterwork{10};      // ... and has not been for this long: MPI may still have bytes of finished sends in hand
 constexpr milliseconds kSlowCheck{500};     // for the launcher and for ranks that have left
@@ -162,7 +163,7 @@ bool MpiRanks::transfer_round(Clock::time_point now) {
   starting_.clear();
   if (!transfers_.idle()) {
     finished_now_.clear();
-    const Status status = transfers_.test(&finished_now_);
+    const Status status = transfers_.test(&finished_now_, &moved);
     if (!status.ok()) own_failure(status);
     if (!finished_now_.empty()) {
       std::lock_guard lock(mutex_);
@@ -173,7 +174,6 @@ bool MpiRanks::transfer_round(Clock::time_point now) {
         free_.push_back(id);
       }
       if (waiters_) progress_.notify_all();
-      moved = true;
     }
   }
   if (moved) last_move_ = now;

@@ -60,11 +60,12 @@ Status MpiTransfers::begin(int32_t id, const Transfer& t) {
   return {};
 }
 
-Status MpiTransfers::test(std::vector<int32_t>* finished) {
+Status MpiTransfers::test(std::vector<int32_t>* finished, bool* moved) {
   int count = 0;
   const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return mpi_status(code, "MPI_Testsome");
   if (count == MPI_UNDEFINED || count == 0) return {};
+  *moved = true;
   for (int i = 0; i < count; ++i) {
     const MPI_Status& status = statuses_[static_cast<size_t>(i)];
     const Piece piece = pieces_[static_cast<size_t>(indices_[static_cast<size_t>(i)])];

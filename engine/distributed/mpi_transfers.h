@@ -28,8 +28,8 @@ class MpiTransfers {
   void close();
   // Starts one; `id` comes back from test().
   Status begin(int32_t id, const Transfer& transfer);
-  // Lets MPI work and appends the ids of those that are finished.
-  Status test(std::vector<int32_t>* finished);
+  // Lets MPI work and appends the ids of those that are finished. `moved` is set when as much as a piece is.
+  Status test(std::vector<int32_t>* finished, bool* moved);
   bool idle() const { return requests_.empty(); }
 
  private:

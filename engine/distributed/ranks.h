@@ -26,7 +26,7 @@ struct RankOptions {
   std::chrono::milliseconds silence{8000};    // a rank unheard for this long is lost; ENGINE_RANKS_SILENCE (seconds) overrides it
   std::chrono::milliseconds stopped{5000};    // a rank of this host stopped (SIGSTOP) for this long is lost
   std::chrono::milliseconds start{120000};    // all ranks must have started after this long; ENGINE_RANKS_START (seconds) overrides it
-  uint64_t piece_bytes = 1u << 30;            // longer messages are cut into pieces of this size; the same on all ranks
+  uint64_t piece_bytes = 4u << 20;            // longer messages are cut into pieces of this size, each a sign of life; at most 1 GiB, the same on all ranks
 };
 
 // Threads: every function may be called from any thread. Matching: messages between the same two ranks with the same tag arrive in the order in

@@ -9,6 +9,10 @@
 #include "engine/report/chrome_trace.h"
 
 namespace eng {
+namespace {
+// How long a wait for one thing may hold up the others. Waking up takes the core from the kernels for a moment, so nothing is polled.
+constexpr std::chrono::milliseconds kPatience{10};
+}
 
 const std::shared_ptr<Device>& SumPool::device(size_t replica, size_t lane, size_t bucket) const {
   const Replica& r = fleet_.replicas[replica];
@@ -83,6 +87,7 @@ struct Progress {
   bool received_all = false; // the total came as a message
   int64_t posted_ns = 0;     // when the message was
   Event* staged = nullptr;   // the host memory of this bucket is in use until it passes
+  Event* pending = nullptr;  // what the job waits for, where that is a device
 };
 
 int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -272,7 +277,8 @@ Result<bool> ShardSums::Impl::to_host(int64_t shard, size_t bucket, Progress& p)
   }
   p.stage = 1;
   bool yes = false;
-  ENG_TRY(ready.at(shard)[bucket]->passed(yes));
+  p.pending = ready.at(shard)[bucket];
+  ENG_TRY(p.pending->passed(yes));
   return yes;
 }
 
@@ -303,6 +309,7 @@ Result<bool> ShardSums::Impl::advance_receive(size_t j, size_t bucket, Progress&
   if (p.ticket < 0) {
     if (p.staged) {  // what came before is still being added
       bool yes = false;
+      p.pending = p.staged;
       ENG_TRY(p.staged->passed(yes));
       if (!yes) return false;
       p.staged = nullptr;
@@ -400,7 +407,8 @@ Status ShardSums::finish() {
   auto moved = Clock::now();
   size_t before = 0;
   for (;;) {
-    size_t left = 0, at = 0, on_devices = 0;
+    size_t left = 0, at = 0;
+    Event* device = nullptr;  // the first thing that a device is still to do: buckets are complete in their order
     s.tickets.clear();
     for (size_t b = 0; b < s.buckets.size(); ++b) {
       ENG_ASSIGN(const bool done, s.advance(b));
@@ -408,18 +416,22 @@ Status ShardSums::finish() {
       if (done) continue;
       ++left;
       if (s.progress[b].ticket >= 0) s.tickets.push_back(s.progress[b].ticket);
-      else ++on_devices;
+      else if (!device) device = s.progress[b].pending;
     }
     if (left == 0) return {};
     if (at != before) moved = Clock::now();
     before = at;
     ENG_TRY(s.fleet.ranks->health());
-    ENG_ASSIGN(const int64_t any, s.fleet.ranks->wait_any(s.tickets, std::chrono::microseconds(200)));
-    (void)any;
+    bool passed = false;
+    if (device) {
+      ENG_TRY(device->passed(passed, kPatience));
+    } else {
+      ENG_TRY(s.fleet.ranks->wait_any(s.tickets, kPatience).status());
+    }
     // Another rank whose device hangs says so itself after the same time: it has the word first.
-    const int64_t patience = on_devices > 0 ? limit : 2 * limit + 10000;
+    const int64_t patience = device ? limit : 2 * limit + 10000;
     if (limit < 0 || Clock::now() - moved < std::chrono::milliseconds(patience)) continue;
-    return device_error("no gradient has come from ", on_devices > 0 ? "the devices" : "the other ranks", " for ", static_cast<double>(patience) / 1000,
+    return device_error("no gradient has come from ", device ? "the devices" : "the other ranks", " for ", static_cast<double>(patience) / 1000,
                         " s: a device hangs or takes longer than expected; --device-timeout SECONDS sets how long to wait");
   }
 }

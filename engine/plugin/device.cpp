@@ -128,6 +128,12 @@ Event::~Event() {
   }
   device_->backend().streams->destroy_event(event_);
 }
+Status Event::passed(bool& yes, std::chrono::milliseconds patience) {
+  eb_error error = no_error();
+  const int32_t code = device_->backend().streams->event_synchronize(event_, patience.count(), &error);
+  yes = code == EB_OK;
+  return code == EB_OK || code == EB_TIMEOUT ? Status() : to_status(code, error, device_->name());
+}
 Status Event::passed(bool& yes) {
   eb_error error = no_error();
   const int32_t code = device_->backend().streams->event_query(event_, &error);
@@ -201,51 +207,33 @@ Result<std::vector<TraceSpan>> Device::stop_trace() {
   return out;
 }
 
-Result<DeviceBuffer> DeviceBuffer::allocate(const std::shared_ptr<Device>& device, uint64_t bytes) {
-  DeviceBuffer b;
+template <auto kAllocate, auto kRelease>
+Result<OwnedMemory<kAllocate, kRelease>> OwnedMemory<kAllocate, kRelease>::allocate(const std::shared_ptr<Device>& device, uint64_t bytes) {
+  OwnedMemory m;
   eb_error error = no_error();
-  ENG_TRY(to_status(device->backend().memory->allocate(device->handle(), bytes, &b.data_, &error), error, device->name()));
-  b.device_ = device;
-  b.bytes_ = bytes;
-  return b;
+  ENG_TRY(to_status((device->backend().memory->*kAllocate)(device->handle(), bytes, &m.data_, &error), error, device->name()));
+  m.device_ = device;
+  m.bytes_ = bytes;
+  return m;
 }
-DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+template <auto kAllocate, auto kRelease>
+OwnedMemory<kAllocate, kRelease>& OwnedMemory<kAllocate, kRelease>::operator=(OwnedMemory&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
-DeviceBuffer::~DeviceBuffer() {
+template <auto kAllocate, auto kRelease>
+OwnedMemory<kAllocate, kRelease>::~OwnedMemory() {
   if (!data_) return;
   if (device_->lost()) {
     keep_for_lost_device(data_);
     return;
   }
-  device_->backend().memory->release(device_->handle(), data_);
+  (device_->backend().memory->*kRelease)(device_->handle(), data_);
 }
-
-Result<HostBuffer> HostBuffer::allocate(const std::shared_ptr<Device>& device, uint64_t bytes) {
-  HostBuffer b;
-  eb_error error = no_error();
-  ENG_TRY(to_status(device->backend().memory->allocate_host(device->handle(), bytes, &b.data_, &error), error, device->name()));
-  b.device_ = device;
-  b.bytes_ = bytes;
-  return b;
-}
-HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-HostBuffer::~HostBuffer() {
-  if (!data_) return;
-  if (device_->lost()) {
-    keep_for_lost_device(data_);
-    return;
-  }
-  device_->backend().memory->release_host(device_->handle(), data_);
-}
+template class OwnedMemory<&eb_memory_table::allocate, &eb_memory_table::release>;
+template class OwnedMemory<&eb_memory_table::allocate_host, &eb_memory_table::release_host>;
 
 // The first descriptor that takes the node; `refusals` gets the reasons of those before it.
 static const eb_kernel_desc* choose(Device& device, const eb_node& node, std::string* refusals) {

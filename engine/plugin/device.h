@@ -2,6 +2,7 @@
 // Status. The CPU backend and loaded plugins are the same thing here.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -113,6 +114,7 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   Status passed(bool& yes);               // does not wait
+  Status passed(bool& yes, std::chrono::milliseconds patience);  // waits for it, at most so long
   Status synchronize();                   // holds up the caller, at most as long as the device's set_timeout() says
   eb_event* handle() const { return event_; }
   const eb_backend_table& backend() const { return device_->backend(); }
@@ -123,14 +125,15 @@ class Event {
   eb_event* event_ = nullptr;
 };
 
-// Host memory that copies to and from the device are fast from.
-class HostBuffer {
+// One block of a device's memory, or of host memory that copies to and from it are fast from. Owned by one at a time.
+template <auto kAllocate, auto kRelease>
+class OwnedMemory {
  public:
-  HostBuffer() = default;
-  static Result<HostBuffer> allocate(const std::shared_ptr<Device>& device, uint64_t bytes);
-  HostBuffer(HostBuffer&& other) noexcept { *this = std::move(other); }
-  HostBuffer& operator=(HostBuffer&& other) noexcept;
-  ~HostBuffer();
+  OwnedMemory() = default;
+  static Result<OwnedMemory> allocate(const std::shared_ptr<Device>& device, uint64_t bytes);
+  OwnedMemory(OwnedMemory&& other) noexcept { *this = std::move(other); }
+  OwnedMemory& operator=(OwnedMemory&& other) noexcept;
+  ~OwnedMemory();
   void* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 
@@ -140,22 +143,10 @@ class HostBuffer {
   uint64_t bytes_ = 0;
 };
 
-// One block of device memory.
-class DeviceBuffer {
- public:
-  DeviceBuffer() = default;
-  static Result<DeviceBuffer> allocate(const std::shared_ptr<Device>& device, uint64_t bytes);
-  DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
-  ~DeviceBuffer();
-  void* data() const { return data_; }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  std::shared_ptr<Device> device_;
-  void* data_ = nullptr;
-  uint64_t bytes_ = 0;
-};
+extern template class OwnedMemory<&eb_memory_table::allocate, &eb_memory_table::release>;
+extern template class OwnedMemory<&eb_memory_table::allocate_host, &eb_memory_table::release_host>;
+using DeviceBuffer = OwnedMemory<&eb_memory_table::allocate, &eb_memory_table::release>;
+using HostBuffer = OwnedMemory<&eb_memory_table::allocate_host, &eb_memory_table::release_host>;
 
 // A kernel made for one node on one device.
 class DeviceKernel {
