@@ -16,7 +16,7 @@ struct StepTimes {
   std::vector<NodeTime> times;    // of them
 };
 
-// `lanes[0]` is timed while the other lanes run the same step. Inputs get random numbers, scalars and integers zero. The median of a few
+// `lanes[0]` is timed while the other lanes run the same step. Inputs get random numbers, scalars and integers zero. The lower quartile of a few
 // steps counts: at least two, more where they are short. Errors: those of Program::compile and of the work.
 Result<StepTimes> time_step(const std::vector<std::shared_ptr<Device>>& lanes, const Graph& step);
 

@@ -16,6 +16,6 @@ PLANNER_FULL=1 ENGINE_BIN=$build/bin ENGINE_SOURCE=$root "$build/bin/test_planne
 grep '^L[0-9]' "$log" || true
 [ "$status" = 0 ] || grep -v '^L[0-9]' "$log" >&2
 "$build/bin/generate-inception_v4" "$models/inception_v4.onnx" --size 139x139 --classes 10
-"$build/bin/generate-shared_lstm" "$models/shared_lstm.onnx" --steps 20 --features 128 --hidden 64
+"$build/bin/generate-shared_lstm" "$models/shared_lstm.onnx"
 ENGINE_CACHE=$models/cache "$build/bin/planner-l3" "$models/inception_v4.onnx:2" towers:128 "$models/shared_lstm.onnx:32" || status=1
 exit "$status"
