@@ -61,6 +61,8 @@ def train(a, folder, optimizer, arguments):
     command = [a.engine, f"{folder}/model.onnx", "--data", f"{folder}/batches.npz", "--no-shuffle", "--batch", str(arguments["batch"]), "--epochs", "1",
                "--lr", repr(arguments["lr"]), "--decay", repr(arguments["decay"]), "--write-gradients", f"{folder}/ours.safetensors",
                "--metrics-every-step", "--verbose", "0", "--out", out, *OPTIMIZERS[optimizer]]
+    if a.devices:
+        command += ["--devices", a.devices]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         print(f"  FAIL {' '.join(command)}\n       ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
@@ -126,6 +128,7 @@ def main():
     p.add_argument("--engine", required=True)
     p.add_argument("--maker", required=True)
     p.add_argument("--work", required=True)
+    p.add_argument("--devices", help="engine-train's; without it, its default")
     a = p.parse_args()
     a.engine, a.maker, a.work = os.path.abspath(a.engine), os.path.abspath(a.maker), os.path.abspath(a.work)
     os.makedirs(a.work, exist_ok=True)
