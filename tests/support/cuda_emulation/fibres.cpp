@@ -101,17 +101,30 @@ struct BlockRun {
   std::vector<SharedArray> shared;
   std::vector<char> dynamic;
   size_t dynamic_bytes = 0;
-  bool failed = false;
+  bool failed = false, ending = false;
   Fibre scheduler;
-  Fibre* running = nullptr;
+  Fibre* running = nullptr;  // null: the scheduler runs
   std::vector<Fibre*> idle;
   std::vector<std::unique_ptr<Fibre>> fibres;
-#if defined(__SANITIZE_ADDRESS__)
+  ~BlockRun();
+  // The scheduler's stack, as AddressSanitizer told it.
+  void* scheduler_fake = nullptr;
   const void* scheduler_bottom = nullptr;
   size_t scheduler_size = 0;
-#endif
 };
 thread_local BlockRun* run = nullptr;
+
+// AddressSanitizer is told of every change of stacks: where it goes just before, that it came just after. `fake` keeps the locals of the stack that is left
+// which it watches for use after return; null where the stack is left for good.
+#if defined(__SANITIZE_ADDRESS__)
+void leaving(void** fake, const void* bottom, size_t size) { __sanitizer_start_switch_fiber(fake, bottom, size); }
+void arrived_in_fibre(void* fake) { __sanitizer_finish_switch_fiber(fake, &run->scheduler_bottom, &run->scheduler_size); }
+void arrived_in_scheduler() { __sanitizer_finish_switch_fiber(run->scheduler_fake, nullptr, nullptr); }
+#else
+void leaving(void**, const void*, size_t) {}
+void arrived_in_fibre(void*) {}
+void arrived_in_scheduler() {}
+#endif
 
 void fail(const std::string& text) {
   if (!run->failed) report(run->what + ": " + text);
@@ -121,26 +134,28 @@ void fail(const std::string& text) {
 // From the scheduler to a fibre.
 void enter(Fibre* fibre) {
   run->running = fibre;
-#if defined(__SANITIZE_ADDRESS__)
-  void* fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, fibre->memory, kStack);
-#endif
+  leaving(&run->scheduler_fake, fibre->memory, kStack);
   eng_emulation_switch(&run->scheduler.stack, fibre->stack);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#endif
+  arrived_in_scheduler();
+  run->running = nullptr;
 }
 
 // From a fibre to the scheduler.
 void leave() {
-#if defined(__SANITIZE_ADDRESS__)
   void* fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, run->scheduler_bottom, run->scheduler_size);
-#endif
+  leaving(run->ending ? nullptr : &fake, run->scheduler_bottom, run->scheduler_size);
   eng_emulation_switch(&run->running->stack, run->scheduler.stack);
+  arrived_in_fibre(fake);
+}
+
+// Fibres that wait for work leave for good, so that AddressSanitizer gives back what it keeps for them. Those that a fault left in the middle cannot.
+BlockRun::~BlockRun() {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake, &run->scheduler_bottom, &run->scheduler_size);
+  ending = true;
+  run = this;
+  for (Fibre* fibre : idle) enter(fibre);
 #endif
+  run = nullptr;
 }
 
 uint32_t index_of(const ThreadState& t) { return static_cast<uint32_t>(&t - run->threads.data()); }
@@ -200,18 +215,16 @@ void stop_here() {
 }
 
 [[noreturn]] void fibre_main() {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &run->scheduler_bottom, &run->scheduler_size);
-#endif
+  arrived_in_fibre(nullptr);
   for (;;) {
-    while (run->begun < run->threads.size()) {
+    while (!run->ending && run->begun < run->threads.size()) {
       ThreadState& t = run->threads[run->order[run->begun++]];
       this_thread = &t;
       t.state = State::kReady;
       (*run->body)();
       finish(current());
     }
-    run->idle.push_back(run->running);
+    if (!run->ending) run->idle.push_back(run->running);
     leave();
   }
 }
@@ -311,6 +324,17 @@ bool run_blocks(const LaunchShape& shape, const std::function<void()>& body, uin
   }
   clean = true;
   return true;
+}
+
+void back_after_fault([[maybe_unused]] void* frame) {
+  if (!run || !run->running) return;
+  leaving(nullptr, run->scheduler_bottom, run->scheduler_size);
+  arrived_in_scheduler();
+  run->running = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+  auto* low = static_cast<char*>(run->scheduler.stack);  // the frames that the jump left
+  __asan_unpoison_memory_region(low, static_cast<size_t>(static_cast<char*>(frame) - low));
+#endif
 }
 
 void* shared_memory(const void* key, size_t bytes) {

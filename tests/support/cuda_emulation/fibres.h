@@ -12,4 +12,7 @@ namespace eng_emulation {
 // with `what`, after a misuse of barriers, warp operations or shared memory.
 bool run_blocks(const LaunchShape& shape, const std::function<void()>& body, uint64_t seed, const std::string& what);
 
+// After a fault in a kernel, out of which the caller has jumped to its own stack frame `frame`, that of run_blocks' caller.
+void back_after_fault(void* frame);
+
 }  // namespace eng_emulation

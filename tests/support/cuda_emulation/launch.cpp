@@ -2,9 +2,6 @@
 // handler for faults, so that a kernel that runs out of bounds is a violation and a lost device, as on hardware.
 #include <setjmp.h>
 #include <signal.h>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
 
 #include "tests/support/cuda_emulation/device.h"
 #include "tests/support/cuda_emulation/fibres.h"
@@ -67,10 +64,7 @@ void run_guarded(const LaunchShape& shape, const std::function<void()>& body, ui
     escape = &here;
     failed = !run_blocks(shape, body, seed, what);
   } else {
-#if defined(__SANITIZE_ADDRESS__)
-    constexpr size_t kLeft = 64 << 10;  // of the frames that the jump left
-    __asan_unpoison_memory_region(static_cast<char*>(__builtin_frame_address(0)) - kLeft, kLeft);
-#endif
+    back_after_fault(__builtin_frame_address(0));
     const uint3 block = this_thread->block, thread = this_thread->thread;
     std::lock_guard<std::mutex> lock(world().mutex);
     report_locked(what + ": block " + size_text({block.x, block.y, block.z}) + ", thread " + size_text({thread.x, thread.y, thread.z}) + " touches " +
