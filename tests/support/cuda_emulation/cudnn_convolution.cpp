@@ -126,25 +126,27 @@ void each_product(const Convolution& c, F f) {
     in[to] = c.x.dims[i], out[to] = c.y.dims[i], taps[to] = c.w.dims[i];
   }
   const int64_t channels = c.w.dims[1], filters = c.w.dims[0] / c.groups;
-  size_t yi = 0;
-  for (int64_t n = 0; n < c.y.dims[0]; ++n)
-    for (int64_t k = 0; k < c.y.dims[1]; ++k)
-      for (int64_t oz = 0; oz < out[0]; ++oz)
-        for (int64_t oy = 0; oy < out[1]; ++oy)
-          for (int64_t ox = 0; ox < out[2]; ++ox, ++yi)
-            for (int64_t ch = 0; ch < channels; ++ch)
-              for (int64_t tz = 0; tz < taps[0]; ++tz)
-                for (int64_t ty = 0; ty < taps[1]; ++ty)
-                  for (int64_t tx = 0; tx < taps[2]; ++tx) {
-                    const int64_t z = oz * c.stride[0] - c.pad[0] + (c.flipped ? taps[0] - 1 - tz : tz) * c.dilation[0];
-                    const int64_t y = oy * c.stride[1] - c.pad[1] + (c.flipped ? taps[1] - 1 - ty : ty) * c.dilation[1];
-                    const int64_t x = ox * c.stride[2] - c.pad[2] + (c.flipped ? taps[2] - 1 - tx : tx) * c.dilation[2];
-                    if (z < 0 || z >= in[0] || y < 0 || y >= in[1] || x < 0 || x >= in[2]) continue;
-                    const int64_t channel = k / filters * channels + ch;
-                    const int64_t xi = (((n * c.x.dims[1] + channel) * in[0] + z) * in[1] + y) * in[2] + x;
-                    const int64_t wi = (((k * channels + ch) * taps[0] + tz) * taps[1] + ty) * taps[2] + tx;
-                    f(static_cast<size_t>(xi), static_cast<size_t>(wi), yi);
-                  }
+  // Where tap t of output o reads along an axis; outside of the input there is nothing to add.
+  auto place = [&](size_t axis, int64_t o, int64_t t) { return o * c.stride[axis] - c.pad[axis] + (c.flipped ? taps[axis] - 1 - t : t) * c.dilation[axis]; };
+  size_t wi = 0;
+  for (int64_t k = 0; k < c.y.dims[1]; ++k)
+    for (int64_t ch = 0; ch < channels; ++ch)
+      for (int64_t tz = 0; tz < taps[0]; ++tz)
+        for (int64_t ty = 0; ty < taps[1]; ++ty)
+          for (int64_t tx = 0; tx < taps[2]; ++tx, ++wi)
+            for (int64_t n = 0; n < c.y.dims[0]; ++n)
+              for (int64_t oz = 0; oz < out[0]; ++oz) {
+                const int64_t z = place(0, oz, tz);
+                if (z < 0 || z >= in[0]) continue;
+                for (int64_t oy = 0; oy < out[1]; ++oy) {
+                  const int64_t y = place(1, oy, ty);
+                  if (y < 0 || y >= in[1]) continue;
+                  const int64_t from = (((n * c.x.dims[1] + k / filters * channels + ch) * in[0] + z) * in[1] + y) * in[2];
+                  const int64_t to = (((n * c.y.dims[1] + k) * out[0] + oz) * out[1] + oy) * out[2];
+                  for (int64_t ox = 0, x = place(2, 0, tx); ox < out[2]; ++ox, x += c.stride[2])
+                    if (x >= 0 && x < in[2]) f(static_cast<size_t>(from + x), wi, static_cast<size_t>(to + ox));
+                }
+              }
 }
 
 template <class Perf, class Number>
