@@ -29,8 +29,8 @@ struct GraphOptions {
   std::vector<double> batches{1, 8, 32};
   int64_t batch = 1, classes = 0, seed = 0;
   PlanRequest plan;
-  double dropout = 0;
-  bool all = false;
+  double dropout = 0, momentum = 0, weight_decay = 0, clip_norm = 0, clip_value = 0;
+  bool all = false, nesterov = false, freeze_bn = false;
 };
 
 OptionTable graph_table(GraphOptions& o) {
@@ -65,13 +65,20 @@ OptionTable graph_table(GraphOptions& o) {
                 {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "of gradient and plan",
                  .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
                 {.name = "--freeze", .target = &o.freeze, .value = "GLOB,...", .help = "weights that are not trained", .default_text = "none"},
-                {.name = "--classes", .target = &o.classes, .value = "N", .help = "outputs of the new head", .default_text = "must be given", .low = 0},
-                {.name = "--cut-at", .target = &o.cut_at, .value = "NODE", .help = "replace-head: cut behind this node", .default_text = "found by itself"},
-                {.name = "--dropout", .target = &o.dropout, .value = "RATE", .help = "replace-head: in front of the new layer", .low = 0, .high = 0.99},
+                {.name = "--classes", .target = &o.classes, .value = "N", .help = "outputs of the new head; of gradient and plan: as engine-train --replace-head N", .default_text = "the head is kept; replace-head needs it", .low = 0},
+                {.name = "--cut-at", .target = &o.cut_at, .value = "NODE", .help = "of a new head: cut behind this node", .default_text = "found by itself"},
+                {.name = "--dropout", .target = &o.dropout, .value = "RATE", .help = "of a new head: in front of the new layer", .low = 0, .high = 0.99},
                 {.name = "--seed", .target = &o.seed, .value = "N", .help = "of new weights", .low = 0},
                 {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "devices, plan: backend plugins, files or folders separated by ':'",
                  .default_text = "ENGINE_BACKEND_PATH, else beside the program"},
                 {.name = "--all", .target = &o.all, .help = "trainable: list every weight"}}},
+              {"Training step of gradient and plan, as engine-train makes it with the same options",
+               {{.name = "--momentum", .target = &o.momentum, .value = "M", .help = "of sgd", .low = 0, .high = 1},
+                {.name = "--nesterov", .target = &o.nesterov, .help = "Nesterov's form of the momentum"},
+                {.name = "--weight-decay", .target = &o.weight_decay, .value = "W", .help = "adamw: w -= lr * W * w; others: W * w is added to the gradient", .low = 0},
+                {.name = "--clip-norm", .target = &o.clip_norm, .value = "N", .help = "largest norm of all gradients together", .default_text = "off", .low = 0},
+                {.name = "--clip-value", .target = &o.clip_value, .value = "V", .help = "largest magnitude of a gradient's element", .default_text = "off", .low = 0},
+                {.name = "--freeze-bn", .target = &o.freeze_bn, .help = "batch normalisation uses and keeps its stored statistics"}}},
               {"Planning",
                {{.name = "--devices", .target = &o.plan.devices, .value = "NAME,...", .help = "devices of the step, such as cpu:0,cpu:1"},
                 {.name = "--parallel", .target = &o.plan.parallel, .value = "HOW",
@@ -102,7 +109,7 @@ struct Context {
 
 Status deliver(const GraphOptions& o, const std::string& text) {
   if (!o.out.empty()) return write_file_atomic(o.out, text);
-  std::fputs(text.c_str(), stdout);
+  std::fputs(for_terminal(text).c_str(), stdout);
   return {};
 }
 
@@ -221,10 +228,28 @@ Status draw(Context& c) {
   return deliver(c.o, c.o.format == "svg" ? to_svg(c.model) : to_dot(c.model));
 }
 
+Result<HeadReport> put_head(Context& c) {
+  const HeadOptions head{.classes = c.o.classes, .cut_at = c.o.cut_at, .dropout = c.o.dropout, .seed = static_cast<uint64_t>(c.o.seed), .target = c.o.target};
+  return replace_head(c.model, head, with_batch(c.binding, 1), evaluator_on(c.device));
+}
+
+// The model of a training step: with a new head where --classes asks for one.
+Status prepare_step(Context& c) {
+  const GraphOptions& o = c.o;
+  if (o.classes == 0 && (!o.cut_at.empty() || o.dropout > 0)) return usage_error("--cut-at and --dropout belong to a new head: give --classes");
+  if ((o.momentum > 0 || o.nesterov) && o.optimizer != "sgd") return usage_error("--momentum and --nesterov belong to --optimizer sgd, not ", o.optimizer);
+  if (o.nesterov && o.momentum == 0) return usage_error("--nesterov belongs to --momentum, which is 0");
+  if (o.classes == 0) return {};
+  ENG_ASSIGN(const HeadReport r, put_head(c));
+  c.console.note("head: put   " + r.put);
+  return o.freeze.empty() ? Status() : freeze(c.model, o.freeze).status();
+}
+
 Result<Step> step_of(const Context& c, int64_t batch) {
   StepOptions options;
   options.target = c.o.target;
-  options.optimizer.kind = c.o.optimizer;
+  options.freeze_bn = c.o.freeze_bn;
+  options.optimizer = {.kind = c.o.optimizer, .momentum = c.o.momentum, .nesterov = c.o.nesterov, .weight_decay = c.o.weight_decay, .clip_norm = c.o.clip_norm, .clip_value = c.o.clip_value};
   options.seed = static_cast<uint64_t>(c.o.seed);
   ENG_ASSIGN(options.loss, c.o.loss == "auto" ? Result<LossKind>(LossKind::kAuto) : parse_loss(c.o.loss));
   return build_training_step(c.model, with_batch(c.binding, batch), options, evaluator_on(c.device));
@@ -236,12 +261,14 @@ Status plan(Context& c) {
   request.devices_given = !first_of(c.given, {"--devices"}).empty();
   request.batch = first_of(c.given, {"--batch"}).empty() ? 0 : c.o.batch;
   ENG_TRY(load_backends(c.o.backend_path));
+  ENG_TRY(prepare_step(c));
   ENG_ASSIGN(const MadePlan made, make_plan_for(request, c.model, [&c](int64_t rows) { return step_of(c, rows); }, c.console));
   ENG_ASSIGN(const std::string text, in_form(made, c.o.format));
   return deliver(c.o, text);
 }
 
 Status gradient(Context& c) {
+  ENG_TRY(prepare_step(c));
   ENG_ASSIGN(const Step step, step_of(c, c.o.batch));
   c.console.note(step.loss_note);
   c.console.note(cat(step.graph.live_nodes().size(), " nodes, ", step.parameters.size(), " weights are trained, ", step.graph.updates.size(), " updates"));
@@ -253,10 +280,9 @@ Status gradient(Context& c) {
 
 Status new_head(Context& c) {
   if (c.o.classes < 1 || c.o.out.empty()) return usage_error("replace-head needs --classes N and --out FILE.onnx");
-  HeadOptions head{.classes = c.o.classes, .cut_at = c.o.cut_at, .dropout = c.o.dropout, .seed = static_cast<uint64_t>(c.o.seed), .target = c.o.target};
-  ENG_ASSIGN(const HeadReport r, replace_head(c.model, head, with_batch(c.binding, 1), evaluator_on(c.device)));
+  ENG_ASSIGN(const HeadReport r, put_head(c));
   ENG_TRY(export_onnx(c.model, c.o.out));
-  std::printf("found %s\ncut   %s\nput   %s\n", r.found.c_str(), r.cut.c_str(), r.put.c_str());
+  std::fputs(for_terminal(cat("found ", r.found, "\ncut   ", r.cut, "\nput   ", r.put, "\n")).c_str(), stdout);
   return {};
 }
 
@@ -321,10 +347,12 @@ const std::vector<Command>& commands() {
       {"check", check, {"--format"}},
       {"trainable", trainable, {"--format", "--target", "--size", "--shape", "--freeze", "--all"}},
       {"memory", memory, {"--format", "--target", "--size", "--shape", "--batches", "--optimizer", "--freeze"}},
-      {"plan", plan, {"--format", "--target", "--size", "--shape", "--batch", "--optimizer", "--loss", "--freeze", "--seed", "--backend-path", "--devices", "--parallel", "--shards",
+      {"plan", plan, {"--format", "--target", "--size", "--shape", "--batch", "--optimizer", "--loss", "--freeze", "--seed", "--classes", "--cut-at", "--dropout", "--momentum", "--nesterov",
+                      "--weight-decay", "--clip-norm", "--clip-value", "--freeze-bn", "--backend-path", "--devices", "--parallel", "--shards",
                       "--placement", "--plan", "--memory", "--link", "--what-if", "--costs", "--threads"}},
       {"draw", draw, {"--format", "--size", "--shape", "--batch"}},
-      {"gradient", gradient, {"--format", "--target", "--size", "--shape", "--batch", "--optimizer", "--loss", "--freeze", "--seed"}},
+      {"gradient", gradient, {"--format", "--target", "--size", "--shape", "--batch", "--optimizer", "--loss", "--freeze", "--seed", "--classes", "--cut-at", "--dropout", "--momentum", "--nesterov",
+                              "--weight-decay", "--clip-norm", "--clip-value", "--freeze-bn"}},
       {"replace-head", new_head, {"--target", "--size", "--shape", "--classes", "--cut-at", "--dropout", "--seed"}},
       {"diff", diff, {"--format"}},
       {"devices", nullptr, {"--format", "--backend-path"}}};
@@ -368,7 +396,7 @@ Status run(GraphOptions& o, const std::vector<std::string>& given, const Console
   Context c{o, given, console, nullptr, {}, {}};
   ENG_ASSIGN(c.device, Device::open("cpu:0"));
   ENG_ASSIGN(c.model, read_model(o.model, console));
-  if (!o.freeze.empty()) ENG_TRY(freeze(c.model, o.freeze).status());
+  if (!o.freeze.empty() && o.classes == 0) ENG_TRY(freeze(c.model, o.freeze).status());  // else when the new head is there
   ENG_ASSIGN(c.binding, open_sizes(c.model, o));
   return found->run(c);
 }

@@ -8,23 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/file.h"
+#include "engine/report/plan_words.h"
 
 namespace eng {
 namespace {
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
 
 struct Curve {
   const char* name;
@@ -43,7 +30,7 @@ std::string chart(const std::string& title, const std::vector<Curve>& curves) {
   const double span = std::max(last - first, 1e-9);
   const auto x_of = [&](double x) { return kLeft + (last > first ? (x - first) / span : 0.5) * kWidth; };
   const auto y_of = [&](double y) { return kTop + (high - y) / (high - low) * kHeight; };
-  std::string svg = fmt::format("<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 560 220\" role=\"img\" aria-label=\"{}\">\n", escaped(title), escaped(title));
+  std::string svg = fmt::format("<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 560 220\" role=\"img\" aria-label=\"{}\">\n", escaped_xml(title), escaped_xml(title));
   for (int i = 0; i <= 4; ++i) {
     const double value = low + (high - low) * i / 4, y = y_of(value);
     svg += fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" class=\"grid\"/><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g}</text>\n", kLeft,
@@ -87,7 +74,7 @@ std::string epoch_table(const std::vector<EpochRecord>& epochs) {
 }
 
 std::string confusion_table(const HtmlReport& r) {
-  const auto name = [&](size_t i) { return i < r.classes.size() ? escaped(r.classes[i]) : std::to_string(i); };
+  const auto name = [&](size_t i) { return i < r.classes.size() ? escaped_xml(r.classes[i]) : std::to_string(i); };
   std::string t = "<h2>Confusion matrix (validation data)</h2>\n<p>Rows are labels, columns predictions.</p>\n<table class=\"confusion\"><tr><th></th>";
   for (size_t i = 0; i < r.confusion.size(); ++i) t += "<th>" + name(i) + "</th>";
   t += "<th>recall</th></tr>\n";
@@ -107,19 +94,19 @@ std::string confusion_table(const HtmlReport& r) {
 }  // namespace
 
 std::string to_html(const HtmlReport& r) {
-  std::string t = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(r.title) + "</title>\n<style>"
+  std::string t = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped_xml(r.title) + "</title>\n<style>"
       "body{font:15px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;color:#222}h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}"
       "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:3px 10px;border-bottom:1px solid #ddd;text-align:right}"
       "table.facts td,table.facts th{text-align:left}tr.best{background:#eef7ee}figure{display:inline-block;width:560px;max-width:100%;margin:0}"
-      "svg text{font:11px sans-serif;fill:#444}.grid{stroke:#e4e4e4}pre{background:#f6f6f6;padding:1em;overflow:auto}</style></head><body>\n<h1>" + escaped(r.title) + "</h1>\n";
+      "svg text{font:11px sans-serif;fill:#444}.grid{stroke:#e4e4e4}pre{background:#f6f6f6;padding:1em;overflow:auto}</style></head><body>\n<h1>" + escaped_xml(r.title) + "</h1>\n";
   t += "<table class=\"facts\">\n";
-  for (const auto& [name, value] : r.facts) t += "<tr><th>" + escaped(name) + "</th><td>" + escaped(value) + "</td></tr>\n";
+  for (const auto& [name, value] : r.facts) t += "<tr><th>" + escaped_xml(name) + "</th><td>" + escaped_xml(value) + "</td></tr>\n";
   t += "</table>\n<h2>Curves</h2>\n";
   t += chart("loss", {{"training", "#1565c0", points_of(r.epochs, "loss")}, {"validation", "#d84315", points_of(r.epochs, "val_loss")}});
   t += chart("accuracy", {{"training", "#1565c0", points_of(r.epochs, "accuracy")}, {"validation", "#d84315", points_of(r.epochs, "val_accuracy")}});
   t += "<h2>Epochs</h2>\n" + epoch_table(r.epochs);
   if (!r.confusion.empty()) t += confusion_table(r);
-  if (!r.options.empty()) t += "<h2>Options</h2>\n<pre>" + escaped(r.options) + "</pre>\n";
+  if (!r.options.empty()) t += "<h2>Options</h2>\n<pre>" + escaped_xml(r.options) + "</pre>\n";
   return t + "</body></html>\n";
 }
 

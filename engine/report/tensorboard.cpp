@@ -13,6 +13,8 @@
 namespace eng {
 namespace {
 
+constexpr const char* kPrefix = "events.out.tfevents.";
+
 void put_bytes(std::string& out, const void* bytes, size_t count) { out.append(static_cast<const char*>(bytes), count); }  // little-endian hosts only, as all of ours
 
 void put_varint(std::string& out, uint64_t value) {
@@ -66,11 +68,16 @@ std::string tensorboard_record(const std::string& event) {
   return out;
 }
 
-Result<std::unique_ptr<TensorBoardLog>> TensorBoardLog::create(const std::string& folder) {
+Result<std::unique_ptr<TensorBoardLog>> TensorBoardLog::create(const std::string& folder, bool anew) {
+  if (anew) {
+    ENG_ASSIGN(const std::vector<std::string> names, list_folder(folder));
+    for (const std::string& name : names)
+      if (name.starts_with(kPrefix) && std::remove(join_path(folder, name).c_str()) != 0) return invalid(join_path(folder, name), ": cannot be removed: ", std::strerror(errno));
+  }
   char host[256] = "host";
   gethostname(host, sizeof host - 1);
   auto log = std::make_unique<TensorBoardLog>();
-  log->path_ = join_path(folder, cat("events.out.tfevents.", static_cast<int64_t>(now()), ".", host, ".", ::getpid()));
+  log->path_ = join_path(folder, cat(kPrefix, static_cast<int64_t>(now()), ".", host, ".", ::getpid()));
   log->file_.reset(std::fopen(log->path_.c_str(), "abe"));
   if (!log->file_) return invalid(log->path_, ": cannot be opened for writing: ", std::strerror(errno));
   std::string event = start_of_event(now(), 0);

@@ -15,8 +15,8 @@ namespace eng {
 
 class TensorBoardLog {
  public:
-  // A new file events.out.tfevents.<seconds>.<host>.<process> in the folder.
-  static Result<std::unique_ptr<TensorBoardLog>> create(const std::string& folder);
+  // A new file events.out.tfevents.<seconds>.<host>.<process> in the folder; with `anew` those of earlier runs there go, as TensorBoard would mix them in.
+  static Result<std::unique_ptr<TensorBoardLog>> create(const std::string& folder, bool anew = false);
   Status write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
 
  private:

@@ -186,7 +186,9 @@ TEST_CASE("wrong words are refused with the known ones") {
                                 {{"--plan=x.json", "--placement=y"}, "--plan and --placement exclude one another"},
                                 {{"--parallel=sideways"}, "known are auto, data, branch, none"},
                                 {{"--format=png"}, "known are text, json, dot, svg, html"},
-                                {{"--classes=4"}, "--classes means nothing to plan"}};
+                                {{"--batches=4"}, "--batches means nothing to plan"},
+                                {{"--cut-at=join"}, "--cut-at and --dropout belong to a new head: give --classes"},
+                                {{"--optimizer=adam", "--momentum=0.9"}, "--momentum and --nesterov belong to --optimizer sgd, not adam"}};
   for (const Case& c : cases) {
     const CommandResult r = run.plan(c.words);
     CHECK_MESSAGE(r.status == 2, c.words[0]);
@@ -220,6 +222,39 @@ TEST_CASE("data parallel: replicas of a device each, shards, an all-reduce") {
   CHECK(plan["all_reduce_seconds"].get<double>() > 0);
   const CommandResult text = run.plan({"--devices=cpu:0,cpu:1", "--parallel=data", "--shards=4", "--batch=64"});
   CHECK(text.out.find("2 replicas of 1 device, 2 shards each") != std::string::npos);
+}
+
+TEST_CASE("a plan made with a run's options is the plan of that run") {
+  const Runner run;
+  Tensor x(DType::kFloat32, {8, 256}), y(DType::kInt64, {8});
+  for (int64_t i = 0; i < x.element_count(); ++i) x.set(i, static_cast<double>(i % 7) - 3);
+  for (int64_t i = 0; i < 8; ++i) y.set(i, static_cast<double>(i % 2));
+  const std::string data = write_arrays(run.folder, "towers.npz", {{"x_a", x}, {"x_b", x}, {"y", y}});
+  const std::string plan = run.folder / "plan.json";
+  const std::vector<std::string> recipe{"--optimizer=sgd", "--momentum=0.9", "--nesterov", "--clip-norm=1", "--freeze=a/dense0*"};
+  std::vector<std::string> words = recipe;
+  for (const char* w : {"--classes=2", "--devices=cpu:0,cpu:1", "--parallel=branch", "--batch=8"}) words.emplace_back(w);
+  words.push_back("--out=" + plan);
+  const CommandResult made = run.plan(words);
+  REQUIRE_MESSAGE(made.status == 0, made.err);
+  words = {run.model, "--data", data, "--replace-head=2", "--batch=8", "--epochs=1", "--lr=0.01", "--devices=cpu:0,cpu:1", "--plan=" + plan, "--out=" + (run.folder / "out")};
+  std::vector<std::string> other = words;
+  words.insert(words.end(), recipe.begin(), recipe.end());
+  CHECK(train(words) == 0);
+  for (const char* w : {"--optimizer=adam", "--freeze=a/dense0*"}) other.emplace_back(w);
+  CHECK(train(other) == 3);
+}
+
+TEST_CASE("a node's name does not reach the terminal with its control characters") {
+  const TempFolder folder;
+  ModelBuilder m;
+  m.output(m.op("MatMul", {m.input("x", {4}), m.weight("w", {4, 2})}, {}, "dense\033[2J"), "scores");
+  const std::string model = write_model(folder, "escape.onnx", m.g);
+  for (const char* command : {"plan", "info", "gradient", "draw"}) {
+    const CommandResult r = run_command(folder.path(), "engine-graph", {command, model});
+    CHECK_MESSAGE(r.status == 0, command, ": ", r.err);
+    CHECK_MESSAGE((r.out + r.err).find('\033') == std::string::npos, command);
+  }
 }
 
 TEST_CASE("InceptionV4's plan fits on a page") {

@@ -1,4 +1,6 @@
 // engine-train as a user meets it: refusals that leave the run alone, config.toml, what a resumed run says.
+#include <algorithm>
+
 #include "tests/support/train_run.h"
 #include "tests/tools/run_command.h"
 
@@ -39,6 +41,20 @@ TEST_CASE("a resumed run with another recipe says so, one line for each change")
   const CommandResult on = r.train({"--resume", "--epochs", "2", "--no-shuffle", "--lr", "0.5", "--batch", "3", "--threads", "1"}, false);
   REQUIRE_MESSAGE(on.status == 0, on.err);
   for (const char* text : {"--shuffle is false now, the run had true", "--lr is 0.5 now, the run had 0.001", "--batch is 3 now, the run had 2"}) CHECK_MESSAGE(on.says(text), on.err);
+}
+
+TEST_CASE("a new run in a folder replaces the old one's TensorBoard file, a resumed one adds its own") {
+  const Run r;
+  const auto events = [&] {
+    const auto names = list_folder(r.out());
+    REQUIRE(names.ok());
+    return std::count_if(names->begin(), names->end(), [](const std::string& n) { return n.starts_with("events.out.tfevents."); });
+  };
+  REQUIRE(r.train({"--epochs", "1"}).status == 0);
+  REQUIRE(r.train({"--epochs", "1"}).status == 0);
+  CHECK(events() == 1);
+  REQUIRE(r.train({"--resume", "--epochs", "2"}, false).status == 0);
+  CHECK(events() == 2);
 }
 
 TEST_CASE("config.toml holds what was resolved and reads back to the same run") {

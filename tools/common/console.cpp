@@ -1,25 +1,39 @@
 // See console.h.
 #include "tools/common/console.h"
 
+#include <algorithm>
 #include <cstdio>
 
+#include "engine/io/file.h"
+
 namespace eng::tools {
+
+std::string for_terminal(const std::string& text) {
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
+    out += printable(std::string_view(text).substr(begin, end - begin));
+    if (end < text.size()) out += text[end];
+    begin = end + 1;
+  }
+  return out;
+}
 
 void Console::note(const std::string& text) const {
   if (verbosity_ <= 0) return;
   if (progress_) progress_->clear();
-  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fprintf(stderr, "%s\n", for_terminal(text).c_str());
 }
 
 void Console::warn(const std::string& text) const {
   if (progress_) progress_->clear();
-  std::fprintf(stderr, "warning: %s\n", text.c_str());
+  std::fprintf(stderr, "warning: %s\n", for_terminal(text).c_str());
 }
 
 int Console::finish(const Status& status) const {
   if (status.ok()) return 0;
   if (progress_) progress_->clear();
-  std::fprintf(stderr, "%s: %s\n", status.code() == Code::kStopped ? "stopped" : "error", status.message().c_str());
+  std::fprintf(stderr, "%s: %s\n", status.code() == Code::kStopped ? "stopped" : "error", for_terminal(status.message()).c_str());
   return exit_status(status.code());
 }
 

@@ -8,6 +8,9 @@
 
 namespace eng::tools {
 
+// Text as a terminal may have it: names out of a file must not move its cursor. Lines and tabs stay, other control characters become \xNN.
+std::string for_terminal(const std::string& text);
+
 class Console {
  public:
   explicit Console(int verbosity, Progress* progress = nullptr) : verbosity_(verbosity), progress_(progress) {}

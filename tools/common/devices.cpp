@@ -186,7 +186,7 @@ Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks
   if (!o.plan.empty() || (several && ranks->size() == 1) || mode == "branch") {
     auto made = make_the_plan(o, names, mode, model, step_of, console);
     if (!made.ok() && !o.plan.empty() && made.status().message().find("another graph") != std::string::npos)
-      return Status(made.status().code(), made.status().message() + "\nA plan belongs to a recipe: optimiser, momentum, clipping, loss, head and frozen weights must be those that it was made with. OUT/plan.json of such a run fits");
+      return Status(made.status().code(), made.status().message() + "\nA plan belongs to a recipe: optimiser, momentum, clipping, loss, head and frozen weights must be those that it was made with. engine-graph plan takes the same options; OUT/plan.json of such a run fits");
     if (!made.ok() && (mode != "data" || !o.plan.empty())) return made.status();
     if (made.ok()) choice.plan = std::move(*made);  // of replication it is only the record
   }

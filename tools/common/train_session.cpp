@@ -220,7 +220,7 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
     if (p->device_plan) ENG_TRY(write_file_atomic(join_path(o.out, "plan.json"), to_json(*p->device_plan)));
     ENG_TRY(write_file_atomic(join_path(o.out, "classes.json"), classes_to_json(p->classes) + "\n"));
     ENG_ASSIGN(log, MetricsLog::open(join_path(o.out, "metrics.jsonl"), o.resume ? checkpoint.state.step : -1));
-    ENG_ASSIGN(board, TensorBoardLog::create(o.out));
+    ENG_ASSIGN(board, TensorBoardLog::create(o.out, !o.resume));
     reporter.write_to(log.get(), board.get());
   }
   if (o.epochs == 0) return evaluate_only(*p, *trainer, console);
