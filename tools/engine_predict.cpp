@@ -13,6 +13,7 @@
 #include "engine/exec/evaluate.h"
 #include "engine/exec/program.h"
 #include "engine/io/file.h"
+#include "engine/plugin/loader.h"
 #include "graph/surgery/training_step.h"
 #include "importers/image/decode.h"
 #include "importers/npz/npz.h"
@@ -251,6 +252,7 @@ Status predict(PredictOptions o, const std::vector<std::string>& given, const Co
   if (!o.out.empty() && !ends_with(o.out, ".csv") && !ends_with(o.out, ".npz")) return usage_error("--out ", o.out, ": a name ending in .csv or .npz is wanted");
   DeviceOptions device_options;
   device_options.threads = static_cast<int>(o.threads);
+  ENG_TRY(load_backends_for({o.devices}, ""));
   ENG_ASSIGN(const std::shared_ptr<Device> device, Device::open(o.devices, device_options));
   ENG_ASSIGN(const Graph model, read_model(o.model, console));
   o.target = target_of(model, o.target);

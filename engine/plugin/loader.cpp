@@ -158,4 +158,14 @@ Status load_backends(const std::string& list) {
   return {};
 }
 
+Status load_backends_for(const std::vector<std::string>& devices, const std::string& list) {
+  bool needed = !list.empty();
+  for (const std::string& device : devices) {
+    const std::string kind = device.substr(0, device.find(':'));
+    const auto& known = backends();
+    needed = needed || std::none_of(known.begin(), known.end(), [&](const eb_backend_table* b) { return text(b->name) == kind; });
+  }
+  return needed ? load_backends(list) : Status();
+}
+
 }  // namespace eng

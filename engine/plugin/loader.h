@@ -21,6 +21,10 @@ Result<const eb_backend_table*> load_backend(const std::string& path);
 // A file that is loaded already is skipped.
 Status load_backends(const std::string& list);
 
+// load_backends, where it is needed: a list is given, or one of the devices ("cuda:0") is of a backend that is not there yet. A run on the CPU so
+// starts without looking for plugins.
+Status load_backends_for(const std::vector<std::string>& devices, const std::string& list);
+
 // Whether a table keeps the ABI's rules; `source` is named in the error.
 Status check_backend(const eb_backend_table* table, const std::string& source);
 
