@@ -78,7 +78,11 @@ const std::vector<Found>& devices() {
 
 const Found& found(int32_t index) {
   const auto& list = devices();
-  if (index < 0 || index >= static_cast<int32_t>(list.size())) throw Failure(EB_INVALID_ARGUMENT, "cuda devices are 0 to " + std::to_string(list.size() - 1));
+  if (index < 0 || index >= static_cast<int32_t>(list.size())) {
+    const Found& last = list.back();
+    if (list.size() == 1) throw Failure(EB_INVALID_ARGUMENT, last.unavailable.empty() ? "there is cuda:0 alone" : "there is none: " + last.unavailable);
+    throw Failure(EB_INVALID_ARGUMENT, "there are cuda:0 to " + last.name);
+  }
   return list[static_cast<size_t>(index)];
 }
 

@@ -4,16 +4,23 @@
 #include <dlfcn.h>
 
 #include "backends/cuda/error.h"
+#if defined(ENGINE_CUDA_LINKED)
+#include "cuda_emulation/emulation.h"
+#endif
 
 namespace eng::cuda {
 namespace {
 
 #if defined(ENGINE_CUDA_LINKED)
 
+void need(const char* what) {
+  if (eng_emulation::is_missing(what)) throw Failure(EB_UNSUPPORTED, std::string(what) + " is needed but cannot be loaded: the emulation is without it");
+}
+
 #define ENG_LINK(name) f.name = ::name;
-Cublas load_cublas() { Cublas f; ENG_CUBLAS_FUNCTIONS(ENG_LINK) return f; }
-Cudnn load_cudnn() { Cudnn f; ENG_CUDNN_FUNCTIONS(ENG_LINK) return f; }
-Nccl load_nccl() { Nccl f; ENG_NCCL_FUNCTIONS(ENG_LINK) return f; }
+Cublas load_cublas() { need("cuBLAS"); Cublas f; ENG_CUBLAS_FUNCTIONS(ENG_LINK) return f; }
+Cudnn load_cudnn() { need("cuDNN"); Cudnn f; ENG_CUDNN_FUNCTIONS(ENG_LINK) return f; }
+Nccl load_nccl() { need("NCCL"); Nccl f; ENG_NCCL_FUNCTIONS(ENG_LINK) return f; }
 #undef ENG_LINK
 
 #else

@@ -26,6 +26,7 @@ void register_backend(const eb_backend_table* table) { registry().push_back(tabl
 Status to_status(int32_t code, const eb_error& error, const std::string& what) {
   if (code == EB_OK) return {};
   std::string message = what + ": " + (error.message[0] ? error.message : "backend error " + std::to_string(code));
+  if (code == EB_OUT_OF_MEMORY) message += "; a smaller --batch needs less, and --memory BYTES keeps a step within so much";
   return Status(code == EB_UNSUPPORTED ? Code::kUnsupported : Code::kDevice, message);
 }
 
@@ -39,7 +40,7 @@ Result<std::shared_ptr<Device>> Device::open(const std::string& name, const Devi
     int32_t index = 0;
     if (colon != std::string::npos) {
       const std::string number = name.substr(colon + 1);
-      if (number.empty() || number.size() > 4 || number.find_first_not_of("0123456789") != std::string::npos)
+      if (number.empty() || number.size() > 4 || number.find_first_not_of("0123456789") != std::string::npos || (number[0] == '0' && number.size() > 1))
         return usage_error("device '", name, "': wanted a form like ", kind, ":0");
       index = std::stoi(number);
     }
@@ -55,11 +56,11 @@ Result<std::shared_ptr<Device>> Device::open(const eb_backend_table* backend, in
   eb_error error = no_error();
   eb_device_info info{};
   info.struct_size = sizeof info;
-  ENG_TRY(to_status(backend->core->device_info(index, &info, &error), error, text(backend->name) + " device " + std::to_string(index)));
+  ENG_TRY(to_status(backend->core->device_info(index, &info, &error), error, "device " + text(backend->name) + ":" + std::to_string(index)));
   d->name_ = text(info.name);
   d->description_ = text(info.description);
   d->options_ = options;
-  if (info.unavailable.length) return device_error("device ", d->name_, " cannot be used: ", text(info.unavailable));
+  if (info.unavailable.length) return device_error("device ", d->name_, " cannot be used: ", text(info.unavailable), "; engine-graph devices lists those that can");
   d->capabilities_ = info.capabilities;
   if (info.alignment) d->alignment_ = info.alignment;
   eb_device_options o{sizeof(eb_device_options), options.threads, options.deterministic ? 1 : 0};

@@ -19,6 +19,8 @@ struct Settings {
   int devices = 2;
   size_t memory = size_t{2} << 30;  // bytes a device
   int major = 9, minor = 0;         // compute capability
+  int driver = -1;                  // CUDA version that the driver supports, such as 12040; 0: no driver; -1: the toolkit's
+  std::string missing;              // libraries that cannot be loaded: "cuBLAS,cuDNN,NCCL"
   bool peers = true;                // devices can access each other
   Order order = Order::kLazy;
   uint64_t seed = 1;
@@ -29,9 +31,12 @@ struct Settings {
   long hang_operation = 0;          // the K-th operation that would run never does
 };
 
-// The settings of the environment: CUDA_EMULATION_DEVICES, _MEMORY (bytes), _CAPABILITY (90: 9.0), _PEERS, _ORDER (lazy, random, eager), _SEED, _GRACE_MS,
+// The settings of the environment: CUDA_EMULATION_DEVICES, _MEMORY (bytes), _CAPABILITY (90: 9.0), _DRIVER, _MISSING, _PEERS, _ORDER (lazy, random, eager), _SEED, _GRACE_MS,
 // _HANG_SECONDS, _FAIL_ALLOCATION, _FAIL_OPERATION, _HANG_OPERATION. They hold until the first reset.
 Settings settings_of_environment();
+
+// Whether `missing` names the library. A plugin asks once in a process.
+bool is_missing(const std::string& library);
 
 // Waits for pending work, forgets violations, lost devices and counters, and plays another machine. Device pointers and handles of before are dead.
 void reset(const Settings& settings = {});

@@ -48,6 +48,7 @@ CUstream_st* stream_of_current_device_locked(cudaStream_t stream, const char* ca
 
 namespace {
 
+int driver_version_locked() { return world().settings.driver >= 0 ? world().settings.driver : CUDART_VERSION; }
 bool valid_device_locked(int device) { return device >= 0 && device < static_cast<int>(world().devices.size()); }
 
 std::string bytes_text(size_t bytes) { return " of " + std::to_string(bytes) + " bytes"; }
@@ -127,6 +128,8 @@ using namespace eng_emulation;
 
 cudaError_t cudaGetDeviceCount(int* count) {
   LOCKED;
+  *count = 0;
+  if (driver_version_locked() < CUDART_VERSION / 1000 * 1000) return set_error(cudaErrorInsufficientDriver);  // an older major version
   *count = static_cast<int>(w.devices.size());
   return set_error(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
@@ -204,7 +207,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ind
   return cudaSuccess;
 }
 
-cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) {
+  LOCKED;
+  return *version = driver_version_locked(), cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int from, int to) {

@@ -57,6 +57,8 @@ Settings settings_of_environment() {
   s.memory = static_cast<size_t>(number("MEMORY", static_cast<long>(s.memory)));
   const long capability = number("CAPABILITY", s.major * 10 + s.minor);
   s.major = static_cast<int>(capability / 10), s.minor = static_cast<int>(capability % 10);
+  s.driver = static_cast<int>(number("DRIVER", s.driver));
+  if (const char* missing = std::getenv("CUDA_EMULATION_MISSING")) s.missing = missing;
   s.peers = number("PEERS", s.peers) != 0;
   if (const char* order = std::getenv("CUDA_EMULATION_ORDER"))
     s.order = std::string(order) == "random" ? Order::kRandom : std::string(order) == "eager" ? Order::kEager : Order::kLazy;
@@ -79,6 +81,11 @@ World& world() {
     return made;
   }();
   return *the;
+}
+
+bool is_missing(const std::string& library) {
+  std::lock_guard<std::mutex> lock(world().mutex);
+  return ("," + world().settings.missing + ",").find("," + library + ",") != std::string::npos;
 }
 
 void report_locked(const std::string& text) {
