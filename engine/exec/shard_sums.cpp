@@ -1,5 +1,6 @@
-// See shard_sums.h. A bucket's way is a list of jobs, the same for every bucket; each bucket goes through it by itself, so that a message under way
-// holds up only its own bucket.
+// See shard_sums.h. A bucket's way is a list of jobs; each bucket goes through its way by itself, so that a message under way holds up only its own
+// bucket. There are several ways, taken by the buckets in turn: of two parts on different devices either may be added to the other (a + b has the bits of
+// b + a), so the work and the messages of a tree are spread evenly, as a reduce-scatter and an all-gather would.
 #include "engine/exec/shard_sums.h"
 
 #include <algorithm>
@@ -59,7 +60,7 @@ uint64_t SumPool::bytes(size_t replica, int32_t place) const {
 namespace {
 
 enum class JobKind : uint8_t {
-  kAdd,        // left += right, both of this rank
+  kAdd,        // into += from, both of this rank
   kSend,       // a part of this rank to another
   kReceive,    // from another rank, added to a part of this rank
   kReceiveAll, // the total, into host memory
@@ -68,9 +69,15 @@ enum class JobKind : uint8_t {
 
 struct Job {
   JobKind kind;
-  int64_t left = -1, right = -1;  // shards whose parts they are
-  int rank = -1;                  // the other one
+  int64_t into = -1, from = -1;  // shards at whose parts' memory they are
+  int rank = -1;                 // the other one
 };
+
+struct Way {
+  std::vector<Job> jobs;
+  int64_t root = -1;  // the shard at whose memory the total is made
+};
+constexpr int kMostLevels = 6;  // of sums between devices whose direction differs from way to way
 
 struct Part {
   size_t replica = 0, lane = 0, slot = 0;
@@ -115,13 +122,14 @@ struct ShardSums::Impl {
   std::map<int64_t, Part> parts;                              // of this rank
   std::map<int64_t, std::vector<void*>> memory;               // [bucket]
   std::map<int64_t, std::vector<std::unique_ptr<Event>>> lane_events;
-  std::vector<std::vector<std::unique_ptr<Event>>> job_events; // [job][bucket]: what the job enqueued is done
+  std::vector<std::vector<std::unique_ptr<Event>>> job_events; // [bucket][job]: what the job enqueued is done; null where it enqueues nothing
   std::vector<std::unique_ptr<Event>> between_events;
   std::map<int64_t, std::vector<Event*>> ready;               // [bucket]: when a part is complete, as far as it has been added up
-  std::vector<Job> jobs;
+  std::vector<Way> ways;
   std::vector<Progress> progress;
   std::vector<int64_t> tickets;
 
+  const Way& way_of(size_t bucket) const { return ways[bucket % ways.size()]; }
   int rank_of(int64_t shard) const { return static_cast<int>(fleet.owner(shard) / static_cast<int64_t>(fleet.replicas.size())); }
   const std::shared_ptr<Device>& sum_device(int64_t shard, size_t bucket) const { return fleet.replicas[parts.at(shard).replica].sums[static_cast<size_t>(buckets[bucket].place)]; }
   const std::shared_ptr<Device>& lane_device(int64_t shard, size_t bucket) const {
@@ -129,7 +137,8 @@ struct ShardSums::Impl {
     return fleet.replicas[p.replica].lanes[p.lane][static_cast<size_t>(buckets[bucket].place)];
   }
   void plan_lanes();
-  void plan_jobs();
+  int levels() const;
+  Way plan_way(size_t number) const;
   Status give_memory();
   Result<const void*> brought(int64_t shard, size_t bucket, const std::shared_ptr<Device>& to, size_t to_replica, size_t job);
   Status add_local(size_t job, size_t bucket);
@@ -181,21 +190,48 @@ void ShardSums::Impl::plan_lanes() {
   }
 }
 
-void ShardSums::Impl::plan_jobs() {
+// Depth of the tree of sums between devices: each level doubles the ways.
+int ShardSums::Impl::levels() const {
+  std::map<int64_t, int> level;
+  int most = 0;
+  for (const TreeSum& t : tree.sums) {
+    const int below = std::max(level[t.left], level[t.right]);
+    level[t.left] = below + (fleet.owner(t.left) != fleet.owner(t.right) ? 1 : 0);
+    most = std::max(most, level[t.left]);
+  }
+  return std::min(most, kMostLevels);
+}
+
+// Bit l of `number` says for the sums of level l into which of the two parts they go. Sums on one device go into the left part, as plan_lanes() has them.
+Way ShardSums::Impl::plan_way(size_t number) const {
+  struct Sum {
+    int64_t at;
+    int level = 0;
+  };
+  std::map<int64_t, Sum> sums;  // by the tree's name
+  for (const TreeSum& t : tree.sums) sums[t.left] = {t.left}, sums[t.right] = {t.right};
   const int me = fleet.ranks->rank();
-  for (const TreeSum& s : tree.sums) {
-    const int left = rank_of(s.left), right = rank_of(s.right);
-    if (left != me && right != me) continue;
-    if (left == me && right == me) {
-      const Part& r = parts.at(s.right);
-      if (r.merged_into != s.left) jobs.push_back({JobKind::kAdd, s.left, s.right, -1});
-    } else if (left == me) {
-      jobs.push_back({JobKind::kReceive, s.left, s.right, right});
-    } else {
-      jobs.push_back({JobKind::kSend, s.left, s.right, left});
+  Way way;
+  way.root = tree.root;
+  for (const TreeSum& t : tree.sums) {
+    const Sum left = sums[t.left], right = sums[t.right];
+    const bool between = fleet.owner(left.at) != fleet.owner(right.at);
+    const int level = std::max(left.level, right.level);
+    const bool to_right = between && level < kMostLevels && (number >> level & 1);
+    const int64_t into = to_right ? right.at : left.at, from = to_right ? left.at : right.at;
+    sums[t.left] = {into, level + (between ? 1 : 0)};
+    if (t.left == tree.root) way.root = into;
+    const int to = rank_of(into), of = rank_of(from);
+    if (to == me && of == me) {
+      if (parts.at(from).merged_into != into) way.jobs.push_back({JobKind::kAdd, into, from, -1});
+    } else if (to == me) {
+      way.jobs.push_back({JobKind::kReceive, into, from, of});
+    } else if (of == me) {
+      way.jobs.push_back({JobKind::kSend, into, from, to});
     }
   }
-  add_broadcast(jobs, me, fleet.ranks->size(), rank_of(tree.root));
+  add_broadcast(way.jobs, me, fleet.ranks->size(), rank_of(way.root));
+  return way;
 }
 
 Status ShardSums::Impl::give_memory() {
@@ -212,19 +248,18 @@ Status ShardSums::Impl::give_memory() {
     }
     ready[shard].assign(buckets.size(), nullptr);
   }
-  job_events.resize(jobs.size());
-  for (size_t j = 0; j < jobs.size(); ++j) {
-    const Job& job = jobs[j];
-    const int64_t on = job.kind == JobKind::kSend ? job.right : job.left;
-    for (size_t b = 0; b < buckets.size(); ++b) {
+  job_events.resize(buckets.size());
+  for (size_t b = 0; b < buckets.size(); ++b)
+    for (const Job& job : way_of(b).jobs) {
+      const int64_t on = job.kind == JobKind::kSend ? job.from : job.into;
+      std::unique_ptr<Event> event;
       if (on >= 0) {
-        ENG_ASSIGN(auto event, Event::create(sum_device(on, b)));
-        job_events[j].push_back(std::move(event));
+        ENG_ASSIGN(event, Event::create(sum_device(on, b)));
       }
-      if (job.kind == JobKind::kAdd || job.kind == JobKind::kReceive) ENG_TRY(pool.adder(parts.at(job.left).replica, SumPool::kSums, b).status());
+      job_events[b].push_back(std::move(event));
+      if (job.kind == JobKind::kAdd || job.kind == JobKind::kReceive) ENG_TRY(pool.adder(parts.at(job.into).replica, SumPool::kSums, b).status());
       if (job.kind != JobKind::kAdd) ENG_TRY(pool.host_memory(0, b).status());
     }
-  }
   progress.resize(buckets.size());
   tickets.reserve(buckets.size());
   return {};
@@ -252,15 +287,16 @@ Result<const void*> ShardSums::Impl::brought(int64_t shard, size_t bucket, const
 }
 
 Status ShardSums::Impl::add_local(size_t j, size_t bucket) {
-  const Job& job = jobs[j];
-  const Part& left = parts.at(job.left);
-  const std::shared_ptr<Device>& on = sum_device(job.left, bucket);
-  ENG_TRY(on->wait(*ready.at(job.left)[bucket]));
-  ENG_ASSIGN(const void* right, brought(job.right, bucket, on, left.replica, j));
-  ENG_ASSIGN(BucketAdder * adder, pool.adder(left.replica, SumPool::kSums, bucket));
-  ENG_TRY(adder->run(memory.at(job.left)[bucket], right));
-  ENG_TRY(on->record(*job_events[j][bucket]));
-  ready.at(job.left)[bucket] = job_events[j][bucket].get();
+  const Job& job = way_of(bucket).jobs[j];
+  const Part& into = parts.at(job.into);
+  const std::shared_ptr<Device>& on = sum_device(job.into, bucket);
+  Event& done = *job_events[bucket][j];
+  ENG_TRY(on->wait(*ready.at(job.into)[bucket]));
+  ENG_ASSIGN(const void* from, brought(job.from, bucket, on, into.replica, j));
+  ENG_ASSIGN(BucketAdder * adder, pool.adder(into.replica, SumPool::kSums, bucket));
+  ENG_TRY(adder->run(memory.at(job.into)[bucket], from));
+  ENG_TRY(on->record(done));
+  ready.at(job.into)[bucket] = &done;
   return {};
 }
 
@@ -271,7 +307,7 @@ Result<bool> ShardSums::Impl::to_host(int64_t shard, size_t bucket, Progress& p)
     ENG_ASSIGN(void* host, pool.host_memory(0, bucket));
     ENG_TRY(on->wait(*ready.at(shard)[bucket]));
     ENG_TRY(on->copy_to_host(host, memory.at(shard)[bucket], buckets[bucket].bytes));
-    Event& event = job_events[p.job].empty() ? *ready.at(shard)[bucket] : *job_events[p.job][bucket];
+    Event& event = job_events[bucket][p.job] ? *job_events[bucket][p.job] : *ready.at(shard)[bucket];
     ENG_TRY(on->record(event));
     ready.at(shard)[bucket] = &event;
   }
@@ -284,7 +320,7 @@ Result<bool> ShardSums::Impl::to_host(int64_t shard, size_t bucket, Progress& p)
 
 Result<bool> ShardSums::Impl::advance_send(const Job& job, size_t bucket, Progress& p) {
   const bool total = job.kind == JobKind::kSendAll;
-  const int64_t shard = total ? tree.root : job.right;
+  const int64_t shard = total ? way_of(bucket).root : job.from;
   const void* from = nullptr;
   if (p.ticket < 0) {
     if (total && p.received_all) {
@@ -304,7 +340,7 @@ Result<bool> ShardSums::Impl::advance_send(const Job& job, size_t bucket, Progre
 }
 
 Result<bool> ShardSums::Impl::advance_receive(size_t j, size_t bucket, Progress& p) {
-  const Job& job = jobs[j];
+  const Job& job = way_of(bucket).jobs[j];
   ENG_ASSIGN(void* host, pool.host_memory(0, bucket));
   if (p.ticket < 0) {
     if (p.staged) {  // what came before is still being added
@@ -322,26 +358,27 @@ Result<bool> ShardSums::Impl::advance_receive(size_t j, size_t bucket, Progress&
     p.received_all = true;
     return true;
   }
-  const Part& left = parts.at(job.left);
-  const std::shared_ptr<Device>& on = sum_device(job.left, bucket);
-  ENG_TRY(on->wait(*ready.at(job.left)[bucket]));
+  const Part& into = parts.at(job.into);
+  const std::shared_ptr<Device>& on = sum_device(job.into, bucket);
+  ENG_TRY(on->wait(*ready.at(job.into)[bucket]));
   const void* from = host;
   if (!on->host_visible()) {
-    ENG_ASSIGN(void* staging, pool.staging(left.replica, bucket));
+    ENG_ASSIGN(void* staging, pool.staging(into.replica, bucket));
     ENG_TRY(on->copy_to_device(staging, host, buckets[bucket].bytes));
     from = staging;
   }
-  ENG_ASSIGN(BucketAdder * adder, pool.adder(left.replica, SumPool::kSums, bucket));
-  ENG_TRY(adder->run(memory.at(job.left)[bucket], from));
-  ENG_TRY(on->record(*job_events[j][bucket]));
-  p.staged = job_events[j][bucket].get();
-  ready.at(job.left)[bucket] = p.staged;
+  ENG_ASSIGN(BucketAdder * adder, pool.adder(into.replica, SumPool::kSums, bucket));
+  ENG_TRY(adder->run(memory.at(job.into)[bucket], from));
+  ENG_TRY(on->record(*job_events[bucket][j]));
+  p.staged = job_events[bucket][j].get();
+  ready.at(job.into)[bucket] = p.staged;
   return true;
 }
 
 // Goes on with a bucket as far as it can; true when all its jobs are done.
 Result<bool> ShardSums::Impl::advance(size_t bucket) {
   Progress& p = progress[bucket];
+  const std::vector<Job>& jobs = way_of(bucket).jobs;
   while (p.job < jobs.size()) {
     const Job& job = jobs[p.job];
     bool done = true;
@@ -370,7 +407,7 @@ Result<std::unique_ptr<ShardSums>> ShardSums::create(Fleet& fleet, SumPool& pool
   impl->tree = tree;
   for (const ShardPart& p : parts) impl->parts[p.shard] = {.replica = p.replica, .lane = p.lane};
   impl->plan_lanes();
-  impl->plan_jobs();
+  for (size_t i = 0; i < size_t{1} << impl->levels(); ++i) impl->ways.push_back(impl->plan_way(i));
   ENG_TRY(impl->give_memory());
   return std::unique_ptr<ShardSums>(new ShardSums(std::move(impl)));
 }
@@ -446,7 +483,7 @@ Result<void*> ShardSums::result(size_t replica, size_t bucket) {
     ENG_TRY(on->copy_to_device(staging, host, s.buckets[bucket].bytes));
     return staging;
   }
-  ENG_ASSIGN(const void* total, s.brought(s.tree.root, bucket, on, replica, s.jobs.size() + replica));
+  ENG_ASSIGN(const void* total, s.brought(s.way_of(bucket).root, bucket, on, replica, s.way_of(bucket).jobs.size() + replica));
   return const_cast<void*>(total);
 }
 
