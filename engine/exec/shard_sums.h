@@ -1,7 +1,7 @@
 // Sums buckets over shards in the order of shard_tree.h, wherever the shards are:
 //   both parts on one lane       added on the lane's own stream behind the shard's program; the second part's memory is free again
 //   on two streams of a rank     added on a stream for sums that waits for both parts' events: it runs beside the backward pass
-//   on two ranks                 the right part's rank sends it, the left's adds it; the total goes back to all ranks
+//   on two ranks                 one sends it, the other adds it, who does which changes from bucket to bucket; the total goes back to all ranks
 // The caller's thread drives the messages (ShardSums::finish) while the device streams compute.
 #pragma once
 
