@@ -58,6 +58,7 @@ Result<double> staged_seconds(const std::shared_ptr<Device>& from, const std::sh
   ENG_ASSIGN(auto source, DeviceBuffer::allocate(from, bytes));
   ENG_ASSIGN(auto host, HostBuffer::allocate(from, bytes));
   ENG_ASSIGN(auto target, DeviceBuffer::allocate(to, bytes));
+  ENG_TRY(from->fill_zero(source.data(), bytes));
   return best_of([&]() -> Result<double> {
     const auto start = Clock::now();
     ENG_TRY(from->copy_to_host(host.data(), source.data(), bytes));

@@ -23,9 +23,12 @@ struct Action {
   size_t index;  // of the part's step, of the event, or of the transfer
 };
 
+constexpr size_t kNoEvent = static_cast<size_t>(-1);
+
 // What crosses from one part to another.
 struct Transfer {
   size_t event = 0;
+  size_t taken = kNoEvent;           // where host memory is used again that another backend's device reads: it has been read
   void* device_to = nullptr;         // where the reader has its own copy
   const void* device_from = nullptr;
   HostBuffer host;                   // between devices that do not see each other's memory
@@ -237,7 +240,13 @@ Status Program::Impl::action_of_send(NodeId n, int32_t part) {
   t.bytes = bytes_of(graph.value(s));
   const std::shared_ptr<Device>& from = places[static_cast<size_t>(part)];
   if (!places[static_cast<size_t>(graph.node(recv).place)]->sees(*from)) {
-    ENG_ASSIGN(t.host, HostBuffer::allocate(from, t.bytes));
+    const int32_t reader = graph.node(recv).place;
+    const std::shared_ptr<Device>& to = places[static_cast<size_t>(reader)];
+    ENG_ASSIGN(t.host, HostBuffer::allocate(from->host_visible() ? to : from, t.bytes));
+    if (&from->backend() != &to->backend()) {  // within a backend, runs wait for one another on the devices
+      ENG_ASSIGN(transfers[index].taken, add_event(reader));
+      actions.push_back({ActionKind::kWait, part, transfers[index].taken});
+    }
     actions.push_back({ActionKind::kCopyOut, part, index});
   }
   ENG_ASSIGN(transfers[index].event, add_event(part));
@@ -250,6 +259,7 @@ Status Program::Impl::action_of_recv(NodeId n, int32_t part) {
   actions.push_back({ActionKind::kWait, part, transfers[index].event});
   if (!copies(n)) return {};
   actions.push_back({transfers[index].host.data() ? ActionKind::kCopyIn : ActionKind::kCopyOver, part, index});
+  if (transfers[index].taken != kNoEvent) actions.push_back({ActionKind::kRecord, part, transfers[index].taken});
   const ValueId original = graph.node(graph.value(graph.node(n).inputs[0]).producer).inputs[0];
   if (!is_state(graph.value(original).role) || transfers[index].host.data()) return {};
   ENG_ASSIGN(const size_t event, add_event(part));
