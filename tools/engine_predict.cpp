@@ -21,6 +21,7 @@
 #include "tools/common/model_source.h"
 #include "tools/common/data_options.h"
 #include "tools/common/scores.h"
+#include "tools/common/host_fallback.h"
 
 #include "engine/data/pipeline.h"
 
@@ -136,8 +137,8 @@ Result<std::shared_ptr<Dataset>> make_dataset(DataSource source, const Graph& pa
   return make_image_folder(std::move(source.index), std::move(options), decode);
 }
 
-// Runs all batches and puts the outputs one after another.
-Result<Tensor> run_all(const Graph& model, const PredictOptions& o, const std::shared_ptr<Device>& device, const std::vector<SampleSpec>& specs,
+// Runs all batches and puts the outputs one after another. `host`: the CPU, for nodes that the device cannot run.
+Result<Tensor> run_all(const Graph& model, const PredictOptions& o, const std::shared_ptr<Device>& device, const std::shared_ptr<Device>& host, const std::vector<SampleSpec>& specs,
                        DataPipeline& pipeline, Progress& progress) {
   struct Compiled {
     Step step;
@@ -162,8 +163,10 @@ Result<Tensor> run_all(const Graph& model, const PredictOptions& o, const std::s
         shape.push_back(batch.size);
         shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
       }
-      ENG_ASSIGN(c.step, build_prediction_step(model, binding, o.target, evaluator_on(device)));
-      ENG_ASSIGN(c.program, Program::compile(c.step.graph, device, store, {c.step.predictions}));
+      ENG_ASSIGN(c.step, build_prediction_step(model, binding, o.target, evaluator_on(host)));
+      std::vector<std::shared_ptr<Device>> places{device};
+      if (!device->same_device(*host) && place_on_host(c.step.graph, *device) > 0) places.push_back(host);
+      ENG_ASSIGN(c.program, Program::compile(c.step.graph, places, store, {c.step.predictions}));
     }
     for (ValueId input : c.step.inputs) {
       for (size_t i = 0; i < specs.size(); ++i) {
@@ -254,6 +257,10 @@ Status predict(PredictOptions o, const std::vector<std::string>& given, const Co
   device_options.threads = static_cast<int>(o.threads);
   ENG_TRY(load_backends_for({o.devices}, ""));
   ENG_ASSIGN(const std::shared_ptr<Device> device, Device::open(o.devices, device_options));
+  std::shared_ptr<Device> host = device;
+  if (!device->host_visible()) {
+    ENG_ASSIGN(host, Device::open("cpu:0", device_options));
+  }
   ENG_ASSIGN(const Graph model, read_model(o.model, console));
   o.target = target_of(model, o.target);
   ENG_TRY(check_part(model, o.target, console).in(o.model));
@@ -291,7 +298,7 @@ Status predict(PredictOptions o, const std::vector<std::string>& given, const Co
   pipeline_options.workers = worker_count(o.input);
   pipeline_options.skip_failed_samples = false;
   ENG_ASSIGN(const auto pipeline, DataPipeline::create(data, pipeline_options));
-  ENG_ASSIGN(p.output, run_all(model, o, device, specs, *pipeline, progress));
+  ENG_ASSIGN(p.output, run_all(model, o, device, host, specs, *pipeline, progress));
   ENG_TRY(check_numbers(p, o, console));
   return deliver(o, p, console);
 }

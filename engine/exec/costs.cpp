@@ -142,10 +142,8 @@ Result<NodeCost> KindMeter::find_or_time(const Graph& graph, NodeId n, const std
   const OpDef* op = find_op(node.domain, node.op_type);
   NodeCost c;
   if (op && op->by_executor) return c;
-  if (const Status s = can_run(*lanes_[0], graph, node); !s.ok()) {
-    c.refusal = s.message().substr(s.message().rfind(graph.label(node), 0) == 0 ? graph.label(node).size() + 2 : 0);
-    return c;
-  }
+  c.refusal = refusal_of(*lanes_[0], graph, node);
+  if (!c.refusal.empty()) return c;
   const double* seconds = cache_.find(signature);
   const double* workspace = cache_.find(signature + " workspace");
   if (seconds && workspace) {

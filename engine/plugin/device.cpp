@@ -319,4 +319,13 @@ Status can_run(Device& device, const Graph& graph, const Node& node) {
   return unsupported(graph.label(node), ": ", device.name(), " cannot run it", refusals);
 }
 
+std::string refusal_of(Device& device, const Graph& graph, const Node& node) {
+  const Status s = can_run(device, graph, node);
+  if (s.ok()) return {};
+  std::string why = s.message();
+  for (const std::string& known : {graph.label(node) + ": ", device.name() + " cannot run it; "})
+    if (why.rfind(known, 0) == 0) why.erase(0, known.size());
+  return why;
+}
+
 }  // namespace eng

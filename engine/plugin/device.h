@@ -176,6 +176,8 @@ class DeviceKernel {
 
 // Whether some kernel of the backend takes the node; the reasons of all refusals otherwise.
 Status can_run(Device& device, const Graph& graph, const Node& node);
+// The same without the names of node and device: "it has no kernel for this operator"; empty where it can run.
+std::string refusal_of(Device& device, const Graph& graph, const Node& node);
 
 Status to_status(int32_t code, const eb_error& error, const std::string& what);
 

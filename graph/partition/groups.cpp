@@ -21,10 +21,12 @@ class Grouper {
   Grouper(const Graph& g, std::vector<NodeId> order, const Machine& machine, const NodeCosts& costs, const NodePlaces& places)
       : g_(g), order_(std::move(order)), uses_(g.uses()), costs_(costs), places_(places) {
     problem_.machine = machine;
+    refusals_.resize(static_cast<size_t>(g.node_count()));
     task_.assign(static_cast<size_t>(g.node_count()), Task{-1, TaskKind::kForward});
   }
 
   Result<Problem> run() {
+    find_refusals();
     for (NodeId n : order_)
       if (is_forward(n)) assign(n, join_or_new(n), TaskKind::kForward);
     find_owners();
@@ -66,10 +68,24 @@ class Grouper {
     return problem_.group_count() - 1;
   }
 
-  // A group may take the node in: not forced to another device.
+  // Which devices refuse a forward node or its backward nodes.
+  void find_refusals() {
+    for (NodeId n : order_) {
+      const NodeId owner = is_forward(n) ? n : g_.node(n).forward_node;
+      if (owner == kNoNode) continue;
+      auto& refused = refusals_[static_cast<size_t>(owner)];
+      refused.resize(problem_.machine.devices.size());
+      for (int d = 0; d < problem_.device_count(); ++d)
+        if (!costs_(g_, n, d).refusal.empty()) refused[static_cast<size_t>(d)] = true;
+    }
+  }
+
+  // A group may take the node in: not forced to another device, and not refused by other devices than the group is, or the node would take
+  // the whole group away from devices that run all the rest of it.
   bool agrees(NodeId n, int group) const {
-    const int there = problem_.groups[static_cast<size_t>(group)].forced;
-    return forced(n) == kAnyDevice || there == kAnyDevice || there == forced(n);
+    const Group& to = problem_.groups[static_cast<size_t>(group)];
+    if (forced(n) != kAnyDevice && to.forced != kAnyDevice && to.forced != forced(n)) return false;
+    return to.nodes[0].empty() || refusals_[static_cast<size_t>(to.nodes[0][0])] == refusals_[static_cast<size_t>(n)];
   }
 
   int join_or_new(NodeId n) {
@@ -271,6 +287,7 @@ class Grouper {
   const NodePlaces& places_;
   Problem problem_;
   std::vector<Task> task_;        // per node
+  std::vector<std::vector<bool>> refusals_;  // per forward node: by which devices
   std::map<ValueId, int> owner_;  // of parameters and states
   int loss_ = -1, rest_ = -1;
 };

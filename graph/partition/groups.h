@@ -1,6 +1,7 @@
 // From a step graph to a partition problem: nodes are fused into groups, and what flows between groups is found.
 //  - A forward node joins the group of the node before it where that is its only maker of inputs, it is the only reader, and it
-//    has no weight matrix of its own: Conv + BatchNormalization + Relu is one group. The loss is one group.
+//    has no weight matrix of its own: Conv + BatchNormalization + Relu is one group. The loss is one group. Nodes that other devices
+//    refuse than those that refuse the rest stay apart.
 //  - Backward nodes sit with their forward node.
 //  - A parameter or state belongs to the first forward group that reads it, and its update node runs there. Other groups that
 //    read it get a copy at the start of each step; their gradients are summed by the owner before its update.

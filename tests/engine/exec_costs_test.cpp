@@ -116,7 +116,7 @@ TEST_CASE("costs: a node that no kernel takes is refused with the reason") {
   y.has_shape = true;
   auto costs = measured_costs(devices(1), {&g}, {.cache_folder = folder.path()});
   REQUIRE(costs.ok());
-  CHECK((*costs)(g, n, 0).refusal.find("cpu:0 cannot run it") == 0);
+  CHECK((*costs)(g, n, 0).refusal == "it has no kernel for this operator");
 }
 
 TEST_CASE("costs: a damaged cache is measured anew with a warning and replaced") {

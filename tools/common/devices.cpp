@@ -8,6 +8,7 @@
 
 #include "engine/exec/costs.h"
 #include "graph/ops/op.h"
+#include "tools/common/host_fallback.h"
 #include "tools/common/plan_command.h"
 
 namespace eng::tools {
@@ -183,11 +184,17 @@ Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks
   if (o.shards > o.batch) return usage_error("--shards ", o.shards, " of a batch of ", o.batch, ": ", o.shards - o.batch, " of them would always be empty");
   if (mode == "none" && several) return usage_error("--parallel none computes on one device, --devices names ", names.size());
   if (mode != "branch" && !o.placement.empty()) return usage_error("--placement belongs to --parallel branch, not ", o.parallel);
-  if (!o.plan.empty() || (several && ranks->size() == 1) || mode == "branch") {
+  const bool on_cpu = std::any_of(names.begin(), names.end(), [](const std::string& n) { return n.rfind("cpu", 0) == 0; });
+  bool needs_host = false;  // nodes that the named devices cannot run: a plan places them
+  if (!on_cpu) {
+    ENG_ASSIGN(const Step step, step_of(std::max<int64_t>(1, o.batch / static_cast<int64_t>(names.size()))));
+    needs_host = !nodes_for_host(names, step.graph).empty();
+  }
+  if (!o.plan.empty() || (several && ranks->size() == 1) || mode == "branch" || needs_host) {
     auto made = make_the_plan(o, names, mode, model, step_of, console);
     if (!made.ok() && !o.plan.empty() && made.status().message().find("another graph") != std::string::npos)
       return Status(made.status().code(), made.status().message() + "\nA plan belongs to a recipe: optimiser, momentum, clipping, loss, head and frozen weights must be those that it was made with. engine-graph plan takes the same options; OUT/plan.json of such a run fits");
-    if (!made.ok() && (mode != "data" || !o.plan.empty())) return made.status();
+    if (!made.ok() && (mode != "data" || !o.plan.empty() || needs_host)) return made.status();
     if (made.ok()) choice.plan = std::move(*made);  // of replication it is only the record
   }
   if (choice.plan) {

@@ -18,6 +18,7 @@
 #include "graph/partition/placement.h"
 #include "graph/partition/strategy.h"
 #include "tools/common/devices.h"
+#include "tools/common/host_fallback.h"
 #include "tools/common/option_table.h"
 
 namespace eng::tools {
@@ -77,6 +78,10 @@ struct Site {
   std::vector<int> base;      // per device: the one whose costs it has
   std::vector<double> speed;  // times the base's
   NodeCosts costs;            // by `base`
+  std::vector<bool> host;     // per device: a CPU that is there only for what the devices of --devices cannot run (host_fallback.h); may be empty
+
+  bool is_host(int d) const { return !host.empty() && host[static_cast<size_t>(d)]; }
+  int named_count() const { return machine.device_count() - static_cast<int>(std::count(host.begin(), host.end(), true)); }
 };
 
 class Command {
@@ -120,12 +125,13 @@ class Command {
     return {};
   }
 
+  std::string mode() const { return r_.parallel == "auto" && !r_.placement.empty() ? "branch" : r_.parallel; }
+
   Status settle_mode() {
-    const int devices = site_.machine.device_count();
+    const int devices = site_.named_count();
     options_.batch = batch_;
     options_.shards = static_cast<int>(r_.shards);
-    std::string mode = r_.parallel;
-    if (mode == "auto" && !r_.placement.empty()) mode = "branch";
+    const std::string mode = this->mode();
     if (mode == "none" && devices > 1) return usage_error("--parallel none computes on one device, there are ", devices);
     if (mode != "branch" && !r_.placement.empty()) return usage_error("--placement belongs to --parallel branch, not ", mode);
     options_.replicas = mode == "data" ? devices : mode == "branch" || mode == "none" ? 1 : 0;
@@ -158,15 +164,21 @@ class Command {
       for (const DeviceSpec& d : given_->machine.devices) names.push_back(d.name);
     } else {
       ENG_ASSIGN(names, device_names(r_.devices));
+      ENG_TRY(add_hosts(names));
     }
     ENG_TRY(add_costs(names));
     if (given_) site_.machine = given_->machine;
     ENG_TRY(change_devices());
-    const size_t devices = site_.machine.devices.size();
-    ENG_TRY(check_entries(if_.memory, devices, "memory"));
-    ENG_TRY(check_entries(if_.speed, devices, "speed"));
-    for (size_t d = 0; d < devices; ++d) {
-      DeviceSpec& spec = site_.machine.devices[d];
+    const size_t named = static_cast<size_t>(site_.named_count());
+    ENG_TRY(check_entries(if_.memory, named, "memory"));
+    ENG_TRY(check_entries(if_.speed, named, "speed"));
+    size_t d = 0;
+    for (int number = 0; number < site_.machine.device_count(); ++number) {
+      if (site_.is_host(number)) {
+        site_.speed.push_back(1);
+        continue;
+      }
+      DeviceSpec& spec = site_.machine.devices[static_cast<size_t>(number)];
       if (!r_.memory.empty()) {
         ENG_ASSIGN(spec.memory_limit, parse_bytes(r_.memory, "--memory"));
       }
@@ -174,11 +186,23 @@ class Command {
       site_.speed.push_back(if_.speed.empty() ? 1 : entry(if_.speed, d));
       spec.flops_per_second *= site_.speed.back();
       spec.bytes_per_second *= site_.speed.back();
+      ++d;
     }
     if (!r_.link.empty() || !if_.link.empty()) {
       ENG_ASSIGN(const LinkSpec link, r_.link.empty() ? parse_link(if_.link, ':', "--what-if link=") : parse_link(r_.link, ',', "--link"));
       site_.machine.connect_all(link);
     }
+    return {};
+  }
+
+  // A what-if of other devices is of what there is to be named: it stays as it is.
+  Status add_hosts(std::vector<std::string>& names) {
+    if (if_.devices > 0) return {};
+    ENG_ASSIGN(const Step* step, step_of(rows_needed(static_cast<int>(names.size())).front()));
+    const std::vector<std::string> left = nodes_for_host(names, step->graph);
+    if (left.empty()) return {};
+    console_.note(host_note(left, r_.devices));
+    names = with_hosts(names, mode() != "branch", site_.host);
     return {};
   }
 
@@ -249,7 +273,7 @@ class Command {
       NodeCost cost = costs(g, n, d);
       const auto& device = there[static_cast<size_t>(d)];
       if (const OpDef* op = find_op(g.node(n).domain, g.node(n).op_type); device && cost.refusal.empty() && !(op && op->by_executor))
-        if (const Status s = can_run(*device, g, g.node(n)); !s.ok()) cost.refusal = s.message();
+        cost.refusal = refusal_of(*device, g, g.node(n));
       return cost;
     };
     return {};
@@ -271,7 +295,24 @@ class Command {
       cost.seconds /= site_.speed[device];
       return cost;
     };
-    return make_problem(step.graph, part_of(devices), costs, places);
+    ENG_ASSIGN(Problem problem, make_problem(step.graph, part_of(devices), costs, places));
+    if (!site_.host.empty()) ENG_TRY(keep_from_hosts(problem, devices));
+    return problem;
+  }
+
+  // Hosts take what no named device can run, or what a placement file puts there, and nothing else.
+  Status keep_from_hosts(Problem& problem, const std::vector<int>& devices) const {
+    const auto is_host = [&](int d) { return site_.is_host(devices[static_cast<size_t>(d)]); };
+    for (Group& g : problem.groups) {
+      bool elsewhere = false;
+      for (int d = 0; d < problem.device_count(); ++d) elsewhere |= !is_host(d) && g.can_run(d);
+      for (int d = 0; d < problem.device_count(); ++d) {
+        if (!elsewhere || !is_host(d) || g.forced == d) continue;
+        for (auto& seconds : g.seconds) seconds[static_cast<size_t>(d)] = kCannotRun;
+        g.refusal[static_cast<size_t>(d)] = cat("it is there for what ", r_.devices, " cannot run");
+      }
+    }
+    return problem.finish();
   }
 
   Result<Strategy> choose_freely(const std::string& placement) {
