@@ -63,8 +63,10 @@ const char* type_text() {
   return from ? from : all;
 }
 
+// Gaps between a struct's members hold what was there before, old pointers too: they are no arguments.
 template <class T>
 ArgumentBytes argument_bytes(T& argument) {
+  if constexpr (std::is_class_v<T>) __builtin_clear_padding(&argument);
   return {&argument, sizeof(T), std::is_pointer_v<T>, std::is_const_v<std::remove_pointer_t<T>>};
 }
 
