@@ -282,8 +282,9 @@ typedef struct eb_trace {
   uint64_t lost;     /* set to 0 by start; spans for which there was no room */
 } eb_trace;
 
-/* Both enqueue. The work between them is written to the trace in order, which the backend uses until the stream has passed stop; nothing
- * is allocated meanwhile. One trace a stream at a time: a second start takes the place of the first. */
+/* Both enqueue. The work between them is written to the trace in order; nothing is allocated meanwhile. The trace is the backend's until
+ * synchronize of the stream has returned after stop: a device's times may be there to read only then. One trace a stream at a time: a
+ * second start takes the place of the first. */
 typedef struct eb_profiler_table {
   uint32_t struct_size;
   int32_t minor;

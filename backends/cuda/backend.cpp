@@ -54,7 +54,9 @@ int32_t run(eb_kernel* kernel, eb_stream* stream, const void* const* inputs, voi
   return guard(error, [&] {
     const DeviceScope scope(stream->device);
     try {
-      kernel->impl->run({inputs, outputs, kernel->input_count, kernel->output_count, space, stream->stream, kernel->device});
+      stream->trace.around(stream->stream, EB_SPAN_KERNEL, kernel, 0, [&] {
+        kernel->impl->run({inputs, outputs, kernel->input_count, kernel->output_count, space, stream->stream, kernel->device});
+      });
     } catch (const Failure& e) {
       throw Failure(e.code, kernel->name + ": " + e.what());
     }
@@ -70,7 +72,9 @@ void destroy(eb_kernel* kernel) {
 }
 
 const void* query(eb_string name, int32_t minor) {
-  return eb::view(name) == "collectives" && minor <= kCollectives.minor ? &kCollectives : nullptr;
+  if (eb::view(name) == "collectives" && minor <= kCollectives.minor) return &kCollectives;
+  if (eb::view(name) == "profiler" && minor <= kProfiler.minor) return &kProfiler;
+  return nullptr;
 }
 
 struct Table {

@@ -8,6 +8,7 @@
 
 #include "backends/abi/backend_abi.h"
 #include "backends/cuda/libraries.h"
+#include "backends/cuda/profiler.h"
 
 struct eb_device {
   int32_t index = 0;
@@ -22,6 +23,7 @@ struct eb_device {
 struct eb_stream {
   eb_device* device = nullptr;
   cudaStream_t stream = nullptr;
+  eng::cuda::StreamTrace trace;
 };
 
 struct eb_event {

@@ -60,7 +60,7 @@ int32_t copy(eb_stream* stream, void* to, const void* from, uint64_t bytes, cuda
   return guard(error, [&] {
     if (bytes == 0 || to == from) return;
     const DeviceScope scope(stream->device);
-    check(cudaMemcpyAsync(to, from, bytes, kind, stream->stream), "copying");
+    stream->trace.around(stream->stream, EB_SPAN_COPY, nullptr, bytes, [&] { check(cudaMemcpyAsync(to, from, bytes, kind, stream->stream), "copying"); });
   });
 }
 int32_t copy_to_device(eb_stream* s, void* to, const void* from, uint64_t bytes, eb_error* error) { return copy(s, to, from, bytes, cudaMemcpyHostToDevice, error); }
@@ -71,7 +71,7 @@ int32_t fill_zero(eb_stream* stream, void* to, uint64_t bytes, eb_error* error) 
   return guard(error, [&] {
     if (bytes == 0) return;
     const DeviceScope scope(stream->device);
-    check(cudaMemsetAsync(to, 0, bytes, stream->stream), "filling with zeros");
+    stream->trace.around(stream->stream, EB_SPAN_FILL, nullptr, bytes, [&] { check(cudaMemsetAsync(to, 0, bytes, stream->stream), "filling with zeros"); });
   });
 }
 
@@ -79,8 +79,10 @@ int32_t copy_between(eb_stream* stream, eb_device* to_device, void* to, eb_devic
   return guard(error, [&] {
     if (bytes == 0 || to == from) return;
     const DeviceScope scope(stream->device);
-    if (to_device->index == from_device->index) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream->stream), "copying");
-    else check(cudaMemcpyPeerAsync(to, to_device->index, from, from_device->index, bytes, stream->stream), "copying between devices");
+    stream->trace.around(stream->stream, EB_SPAN_COPY, nullptr, bytes, [&] {
+      if (to_device->index == from_device->index) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream->stream), "copying");
+      else check(cudaMemcpyPeerAsync(to, to_device->index, from, from_device->index, bytes, stream->stream), "copying between devices");
+    });
   });
 }
 

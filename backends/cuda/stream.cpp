@@ -1,4 +1,4 @@
-// The stream table: non-blocking streams, events without timing.
+// The stream table: non-blocking streams, events without timing. A stream that was waited for fills its trace (profiler.h).
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -50,6 +50,7 @@ int32_t synchronize(eb_stream* stream, int64_t timeout_ms, eb_error* error) {
     const DeviceScope scope(stream->device);
     if (timeout_ms < 0) check(cudaStreamSynchronize(stream->stream), "the stream");
     else wait_until([&] { return cudaStreamQuery(stream->stream); }, timeout_ms, "the stream");
+    stream->trace.finish(stream->stream);
   });
 }
 
@@ -82,7 +83,7 @@ int32_t record(eb_stream* stream, eb_event* event, eb_error* error) {
 int32_t wait(eb_stream* stream, eb_event* event, eb_error* error) {
   return guard(error, [&] {
     const DeviceScope scope(stream->device);
-    check(cudaStreamWaitEvent(stream->stream, event->event, 0), "waiting for an event");
+    stream->trace.around(stream->stream, EB_SPAN_WAIT, event, 0, [&] { check(cudaStreamWaitEvent(stream->stream, event->event, 0), "waiting for an event"); });
   });
 }
 

@@ -153,6 +153,30 @@ TEST_CASE("cuda errors: without cuBLAS and cuDNN the plain kernels compute, and 
   for (const char* missing : {"cuBLAS", "cuDNN", "cuBLAS,cuDNN,NCCL"}) CHECK(loss(std::string("CUDA_EMULATION_ABORT=1 CUDA_EMULATION_MISSING=") + missing) == doctest::Approx(with).epsilon(1e-5));
 }
 
+TEST_CASE("cuda errors: none for --profile: the trace holds the kernels of a step on each device, in order") {
+  const Setting s;
+  const CommandResult r = s.on_emulation("CUDA_EMULATION_ABORT=1", "--profile --devices cuda:0,cuda:1 --parallel data");
+  REQUIRE_MESSAGE(r.status == 0, r.err);
+  const auto trace = nlohmann::json::parse(text_of_file(s.out() + "/trace.json"));
+  std::map<int, std::string> rows;
+  std::map<std::string, int> products;  // kernels of MatMul, Gemm and Conv by row
+  std::map<int, double> last;
+  for (const auto& e : trace["traceEvents"]) {
+    const int row = e.value("tid", -1);
+    if (e["ph"] == "M") {
+      if (e["name"] == "thread_name") rows[row] = e["args"]["name"];
+      continue;
+    }
+    const std::string name = e["name"];
+    for (const char* op : {"MatMul ", "Gemm ", "Conv "}) products[rows[row]] += name.rfind(op, 0) == 0;
+    if (rows[row].rfind("cuda:", 0) != 0) continue;
+    CHECK(e["ts"].get<double>() >= last[row] - 1e-3);
+    last[row] = e["ts"].get<double>() + e["dur"].get<double>();
+  }
+  CHECK(products["cuda:0"] >= 3);
+  CHECK(products["cuda:1"] >= 3);
+}
+
 TEST_CASE("cuda errors: plugins are looked for where a device asks for one") {
   const Setting s;
   const std::string nowhere = "ENGINE_BACKEND_PATH=" + s.folder.path() + "/nowhere";

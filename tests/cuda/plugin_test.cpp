@@ -2,6 +2,7 @@
 // that fail, collectives; whatever is done, the emulation has nothing to complain about and nothing is left behind.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -120,10 +121,54 @@ TEST_CASE("cuda plugin: entry points leave the caller's current device alone") {
   }
 }
 
+TEST_CASE("cuda plugin: a trace holds a stream's work in its order, waits too, in the host's time, whatever the order in which streams run") {
+  for (Order order : {Order::kLazy, Order::kRandom, Order::kEager}) {
+    const Machine machine({.devices = 2, .order = order, .seed = 11});
+    OpenDevice d(0), other(1);
+    const auto* profiler = static_cast<const eb_profiler_table*>(d.b->query(eb::str("profiler"), 1));
+    REQUIRE(profiler);
+    float *a = d.floats({1, 2, 3, 4}), *b = other.floats({0, 0, 0, 0});
+    eb_event* event = nullptr;
+    eb_error error = no_error();
+    REQUIRE(d.b->streams->create_event(other.device, &event, &error) == EB_OK);
+    std::vector<eb_span> spans(8);
+    eb_trace trace{sizeof(eb_trace), sizeof(eb_span), spans.data(), spans.size(), 9, 9};
+    const auto now = [] { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+    const int64_t before = now();
+    REQUIRE(profiler->start(d.stream, &trace, &error) == EB_OK);
+    CHECK(trace.count == 0);
+    REQUIRE(d.b->memory->fill_zero(other.stream, b, 16, &error) == EB_OK);  // another stream's work is not this trace's
+    REQUIRE(d.b->streams->record(other.stream, event, &error) == EB_OK);
+    REQUIRE(d.b->memory->fill_zero(d.stream, a, 8, &error) == EB_OK);
+    REQUIRE(d.b->streams->wait(d.stream, event, &error) == EB_OK);
+    REQUIRE(d.b->memory->copy_between(d.stream, other.device, b, d.device, a, 12, &error) == EB_OK);
+    std::vector<float> host(4);
+    REQUIRE(d.b->memory->copy_to_host(d.stream, host.data(), a, 16, &error) == EB_OK);
+    REQUIRE(profiler->stop(d.stream, &error) == EB_OK);
+    REQUIRE(d.b->streams->synchronize(d.stream, 5000, &error) == EB_OK);
+    const int64_t after = now();
+    REQUIRE(trace.count == 4);
+    CHECK(trace.lost == 0);
+    const int32_t kinds[] = {EB_SPAN_FILL, EB_SPAN_WAIT, EB_SPAN_COPY, EB_SPAN_COPY};
+    const uint64_t bytes[] = {8, 0, 12, 16};
+    constexpr int64_t kClocks = 50'000'000;  // between the device's clock and the host's, on a busy machine
+    for (size_t i = 0; i < 4; ++i) {
+      CHECK(spans[i].kind == kinds[i]);
+      CHECK(spans[i].bytes == bytes[i]);
+      CHECK(spans[i].object == (spans[i].kind == EB_SPAN_WAIT ? event : nullptr));
+      CHECK(spans[i].end_ns >= spans[i].start_ns);
+      CHECK(spans[i].start_ns >= (i == 0 ? before - kClocks : spans[i - 1].end_ns));
+    }
+    CHECK(spans[3].end_ns <= after + kClocks);
+    CHECK(host == std::vector<float>{0, 0, 3, 4});
+    d.b->streams->destroy_event(event);
+  }
+}
+
 TEST_CASE("cuda plugin: the table of collectives sums, gathers, scatters and broadcasts over the devices of a process") {
   const Machine machine({.devices = 2, .order = Order::kRandom, .seed = 3});
   OpenDevice d0(0), d1(1);
-  CHECK(d0.b->query(eb::str("profiler"), 1) == nullptr);
+  CHECK(d0.b->query(eb::str("profiler"), 99) == nullptr);
   CHECK(d0.b->query(eb::str("collectives"), 99) == nullptr);
   const auto* c = static_cast<const eb_collectives_table*>(d0.b->query(eb::str("collectives"), 1));
   REQUIRE(c);
