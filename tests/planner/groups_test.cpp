@@ -190,6 +190,27 @@ TEST_CASE("plan: a device that refuses a node does not get it, and the reason sa
         "'join' is forced by placement line 1 on cpu:0, which cannot run it: Concat 'join': no kernel of this plugin takes axis 1");
 }
 
+TEST_CASE("groups: a node that a device refuses does not take its neighbours away from that device") {
+  ModelBuilder m;
+  ValueId y = m.op("Relu", {m.op("Gemm", {m.input("x", {8}), m.weight("w1", {8, 8})}, {}, "first")}, {}, "relu");
+  y = m.op("Tanh", {m.op("Sigmoid", {y}, {}, "refused")}, {}, "tanh");
+  m.output(m.op("Gemm", {y, m.weight("w2", {8, 3})}, {}, "last"), "scores");
+  const auto step = build_training_step(m.g, {.batch = 4}, {}, nullptr);
+  REQUIRE_MESSAGE(step.ok(), step.status().message());
+  const Machine machine = machine_of(2);
+  const NodeCosts roofline = roofline_costs(machine);
+  const auto p = make_problem(step->graph, machine, [&](const Graph& g, NodeId n, int device) {
+    NodeCost c = roofline(g, n, device);
+    if (device == 0 && g.node(n).op_type == "SigmoidGrad") c.refusal = "it has no kernel for this operator";  // of the backward node alone
+    return c;
+  });
+  REQUIRE_MESSAGE(p.ok(), p.status().message());
+  for (const Group& g : p->groups) {
+    CHECK_MESSAGE(g.can_run(0) == (g.name != "refused"), g.name);
+    if (g.name == "first" || g.name == "refused") CHECK_MESSAGE(g.nodes[0].size() == (g.name == "first" ? 2 : 1), g.name);
+  }
+}
+
 TEST_CASE("plan: a device that does nothing is left out") {
   const Step step = branches_step();
   Machine machine = machine_of(3);
