@@ -14,6 +14,7 @@
 #include "engine/plugin/loader.h"
 #include "graph/surgery/training_step.h"
 #include "importers/onnx/export.h"
+#include "tools/common/devices.h"
 #include "tools/common/graph_compare.h"
 #include "tools/common/graph_report.h"
 #include "tools/common/model_source.h"
@@ -260,7 +261,12 @@ Status plan(Context& c) {
   PlanRequest request = c.o.plan;
   request.devices_given = !first_of(c.given, {"--devices"}).empty();
   request.batch = first_of(c.given, {"--batch"}).empty() ? 0 : c.o.batch;
-  ENG_TRY(load_backends(c.o.backend_path));
+  if (request.plan.empty()) {
+    ENG_ASSIGN(const std::vector<std::string> names, device_names(request.devices));
+    ENG_TRY(load_backends_for(names, c.o.backend_path));
+  } else {
+    ENG_TRY(load_backends(c.o.backend_path));  // the plan names its devices
+  }
   ENG_TRY(prepare_step(c));
   ENG_ASSIGN(const MadePlan made, make_plan_for(request, c.model, [&c](int64_t rows) { return step_of(c, rows); }, c.console));
   ENG_ASSIGN(const std::string text, in_form(made, c.o.format));
@@ -329,7 +335,7 @@ Status list_devices(const GraphOptions& o) {
       const std::string state = text_of(info.unavailable);
       list.push_back({{"name", text_of(info.name)}, {"description", text_of(info.description)}, {"total_memory", info.total_memory},
                       {"free_memory", info.free_memory}, {"unavailable", state}});
-      text += cat(text_of(info.name), "  ", text_of(info.description), "  ", bytes_text(info.total_memory), ", ", bytes_text(info.free_memory), " free",
+      text += cat(text_of(info.name), "  ", text_of(info.description), info.total_memory == 0 ? "" : cat("  ", bytes_text(info.total_memory), ", ", bytes_text(info.free_memory), " free"),
                   state.empty() ? "" : "  not usable: " + state, "\n");
     }
   }

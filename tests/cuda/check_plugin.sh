@@ -36,7 +36,7 @@ if [ -e "$real" ]; then
   text=$(devices "$real")
   check "devices" "$text" "cpu:0"
   if [ -e /dev/nvidiactl ]; then check "devices" "$text" "compute capability"
-  else check "without a driver" "$text" "cuda:0  no CUDA device  0.0 KiB, 0.0 KiB free  not usable: no NVIDIA driver is installed (libcuda.so.1 is missing)"; fi
+  else check "without a driver" "$text" "cuda:0  no CUDA device  not usable: no NVIDIA driver is installed (libcuda.so.1 is missing)"; fi
 fi
 
 if [ -e "$emulated" ]; then
