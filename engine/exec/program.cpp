@@ -115,7 +115,10 @@ Status Program::Impl::prepare(const std::vector<ValueId>& wanted) {
   }
   const bool channels_last = std::any_of(places.begin(), places.end(), [](const auto& d) { return d->prefers_channels_last(); });
   if (options.assign_layouts && channels_last) {
-    auto takes = [this](const Graph& g, NodeId n) { return can_run(*places[static_cast<size_t>(std::max(g.node(n).place, 0))], g, g.node(n)).ok(); };
+    auto takes = [this](const Graph& g, NodeId n) {
+      Device& device = *places[static_cast<size_t>(std::max(g.node(n).place, 0))];
+      return device.prefers_channels_last() && can_run(device, g, g.node(n)).ok();
+    };
     ENG_TRY(assign_layouts(graph, takes).status());
   }
   for (size_t i = 0; i < asked.size(); ++i) {
