@@ -55,6 +55,7 @@ struct Program::Impl {
   std::vector<std::unique_ptr<Event>> events;
   std::vector<Transfer> transfers;
   std::map<NodeId, size_t> transfer_of;   // Send and Recv nodes
+  std::multimap<ValueId, NodeId> sent_externals;  // inputs that are bound at one place: their Recv nodes at others
   std::map<ValueId, std::vector<size_t>> copied;  // events: a copy of the state for another part has been made
   std::vector<std::vector<Event*>> marks;
   std::vector<size_t> done_events;        // per part: its work of a run is over
@@ -66,6 +67,7 @@ struct Program::Impl {
   bool copies(NodeId recv) const;         // whether the receiver has a copy of its own
   void read_in_place();
   void locate();
+  void locate_external(NodeId recv, void* memory);
   Status list_actions();
   Status action_of_send(NodeId n, int32_t part);
   Status action_of_recv(NodeId n, int32_t part);
@@ -142,6 +144,8 @@ Status Program::Impl::cut_parts() {
   if (!alone()) {
     place_rest(graph, order);  // what the passes have put in
     auto known_owner = [this](ValueId state) -> int32_t {
+      if (const auto it = options.external_places.find(state); it != options.external_places.end()) return it->second;
+      if (!is_state(graph.value(state).role)) return -1;
       const std::shared_ptr<Device> device = store->device_of(graph.value(state).name);
       for (size_t i = 0; device && i < places.size(); ++i)
         if (places[i]->same_device(*device)) return static_cast<int32_t>(i);
@@ -209,6 +213,12 @@ void Program::Impl::read_in_place() {
     }
 }
 
+// An input that is bound anew, for one receiver.
+void Program::Impl::locate_external(NodeId recv, void* memory) {
+  transfers[transfer_of.at(recv)].device_from = memory;
+  if (!copies(recv)) parts[static_cast<size_t>(graph.node(recv).place)]->set_external(graph.node(recv).inputs[0], memory);
+}
+
 // Addresses of what crosses and of what is summed over shards, after they are known or have changed.
 void Program::Impl::locate() {
   for (const auto& [n, index] : transfer_of) {
@@ -240,6 +250,7 @@ Status Program::Impl::action_of_send(NodeId n, int32_t part) {
   const size_t index = transfers.size();
   Transfer& t = transfers.emplace_back();
   transfer_of[n] = transfer_of[recv] = index;
+  if (options.external_places.count(graph.node(n).inputs[0])) sent_externals.emplace(graph.node(n).inputs[0], recv);
   t.bytes = bytes_of(graph.value(s));
   const std::shared_ptr<Device>& from = places[static_cast<size_t>(part)];
   if (!places[static_cast<size_t>(graph.node(recv).place)]->sees(*from)) {
@@ -428,9 +439,10 @@ Status Program::feed_bytes(ValueId input, const void* host, uint64_t bytes) {
 }
 
 void Program::bind(ValueId external, void* memory) {
-  auto it = impl_->fetches.find(external);
-  const ValueId v = it != impl_->fetches.end() ? it->second : external;
+  const auto fetched = impl_->fetches.find(external);
+  const ValueId v = fetched != impl_->fetches.end() ? fetched->second : external;
   for (auto& part : impl_->parts) part->set_external(v, memory);
+  for (auto [recv, end] = impl_->sent_externals.equal_range(v); recv != end; ++recv) impl_->locate_external(recv->second, memory);
 }
 
 Status Program::run() {

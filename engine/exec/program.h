@@ -31,6 +31,8 @@ struct ProgramOptions {
   bool keep_order = false;       // nodes run in their stored order (a plan's); false: in the order of graph/passes/schedule.h
   // Graph inputs that are not fed, and results, that lie in memory of the caller's: bind() before each run that uses another place.
   std::vector<ValueId> external;
+  // Inputs among them: the place whose device's memory they are bound to, where not all places may read it.
+  std::map<ValueId, int32_t> external_places;
   // Groups of external results: mark i passes when all of group i are written.
   std::vector<std::vector<ValueId>> marks;
   // A block for each place that the program may share with others that never run at the same time; empty: blocks of its own.

@@ -124,6 +124,7 @@ Status ShardedStep::Impl::make_update(const Step& step) {
   for (const Replica& r : fleet.replicas) {
     ProgramOptions o;
     o.external = update.sums;
+    for (size_t i = 0; i < update.sums.size(); ++i) o.external_places[update.sums[i]] = results[i].place;  // the norm of all gradients reads other places' too
     o.arenas = r.arenas[0];
     ENG_ASSIGN(auto program, Program::compile(update.graph, r.lanes[0], r.store, {}, o));
     update_programs.push_back(std::move(program));

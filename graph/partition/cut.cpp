@@ -83,7 +83,7 @@ class Cutter {
   int32_t home(ValueId v) const {
     if (is_state(g_.value(v))) return out_.owners.at(v);
     const NodeId maker = g_.value(v).producer;
-    return maker == kNoNode ? -1 : g_.node(maker).place;  // inputs and constants are at every place
+    return maker == kNoNode ? known_owner_(v) : g_.node(maker).place;  // inputs and constants are at every place unless it says otherwise
   }
 
   ValueId sent(ValueId v, int32_t place) {

@@ -245,6 +245,23 @@ TEST_CASE("a plan made with a run's options is the plan of that run") {
   CHECK(train(other) == 3);
 }
 
+TEST_CASE("the norm of gradients that lie on two devices waits for the sums over shards on both") {
+  const Runner run;
+  Tensor x(DType::kFloat32, {8, 256}), y(DType::kInt64, {8});
+  for (int64_t i = 0; i < x.element_count(); ++i) x.set(i, static_cast<double>(i % 11) / 5 - 1);
+  for (int64_t i = 0; i < 8; ++i) y.set(i, static_cast<double>(i % 3));
+  const std::string data = write_arrays(run.folder, "towers.npz", {{"x_a", x}, {"x_b", x}, {"y", y}});
+  REQUIRE(write_file_atomic(run.folder / "places", "a/* = cpu:0\nb/* = cpu:1\n*oin = cpu:0\nhead = cpu:1\n").ok());
+  const auto weights = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{run.model, "--data", data, "--batch=8", "--epochs=3", "--lr=0.05", "--shards=2", "--clip-norm=0.01", "--no-shuffle", "--out=" + (run.folder / "out")};
+    words.insert(words.end(), more.begin(), more.end());
+    CHECK(train(words) == 0);
+    return checkpoint(run.folder / "out/last.ckpt").tensors;
+  };
+  const auto one = weights({});
+  for (int i = 0; i < 3; ++i) CHECK(same_bits(one, weights({"--devices=cpu:0,cpu:1", "--parallel=branch", "--placement=" + (run.folder / "places")})));
+}
+
 TEST_CASE("a node's name does not reach the terminal with its control characters") {
   const TempFolder folder;
   ModelBuilder m;
