@@ -2,11 +2,13 @@
 #include "tools/common/devices.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <thread>
 
 #include "engine/exec/costs.h"
+#include "engine/report/plan_json.h"
 #include "graph/ops/op.h"
 #include "tools/common/host_fallback.h"
 #include "tools/common/plan_command.h"
@@ -118,6 +120,48 @@ Result<Plan> make_the_plan(const TrainOptions& o, const std::vector<std::string>
   return std::move(alone->plan);
 }
 
+// The plan that this run needs, if it needs one: a given one, one of branches, or the record of replication.
+Result<std::optional<Plan>> plan_of(const TrainOptions& o, const std::vector<std::string>& names, const std::string& mode, bool several_ranks, const Graph& model, const StepMaker& step_of,
+                                    const Console& console) {
+  const bool on_cpu = std::any_of(names.begin(), names.end(), [](const std::string& n) { return n.rfind("cpu", 0) == 0; });
+  bool needs_host = false;  // nodes that the named devices cannot run: a plan places them
+  if (!on_cpu) {
+    ENG_ASSIGN(const Step step, step_of(std::max<int64_t>(1, o.batch / static_cast<int64_t>(names.size()))));
+    needs_host = !nodes_for_host(names, step.graph).empty();
+  }
+  if (o.plan.empty() && (names.size() == 1 || several_ranks) && mode != "branch" && !needs_host) return std::optional<Plan>();
+  auto made = make_the_plan(o, names, mode, model, step_of, console);
+  if (made.ok()) return std::optional<Plan>(std::move(*made));
+  if (!o.plan.empty() && made.status().message().find("another graph") != std::string::npos)
+    return Status(made.status().code(), made.status().message() + "\nA plan belongs to a recipe: optimiser, momentum, clipping, loss, head and frozen weights must be those that it was made with. engine-graph plan takes the same options; OUT/plan.json of such a run fits");
+  if (mode != "data" || !o.plan.empty() || needs_host) return made.status();
+  return std::optional<Plan>();  // of replication it is only the record
+}
+
+// Rank 0 plans for all: costs measured on two ranks differ, and parts of different places would be added up.
+Result<std::optional<Plan>> shared_plan(Ranks& ranks, const std::function<Result<std::optional<Plan>>()>& make) {
+  struct {
+    int64_t bytes = 0;
+    int32_t code = 0, has_plan = 0;
+  } head;
+  std::string text;
+  if (ranks.rank() == 0) {
+    auto made = make();
+    if (ranks.size() == 1) return made;
+    head.code = static_cast<int32_t>(made.status().code());
+    head.has_plan = made.ok() && *made;
+    text = !made.ok() ? made.status().message() : *made ? to_json(**made) : std::string();
+    head.bytes = static_cast<int64_t>(text.size());
+  }
+  ENG_TRY(ranks.broadcast(&head, sizeof head, 0));
+  text.resize(static_cast<size_t>(head.bytes));
+  if (head.bytes > 0) ENG_TRY(ranks.broadcast(text.data(), text.size(), 0));
+  if (static_cast<Code>(head.code) != Code::kOk) return Status(static_cast<Code>(head.code), text);
+  if (!head.has_plan) return std::optional<Plan>();
+  ENG_ASSIGN(Plan plan, parse_plan(text, "the plan of rank 0"));
+  return std::optional<Plan>(std::move(plan));
+}
+
 std::vector<std::vector<std::string>> replicas_of(const Plan& plan) {
   std::vector<std::vector<std::string>> out;
   for (const std::vector<int>& group : plan.replica_devices) {
@@ -184,19 +228,7 @@ Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks
   if (o.shards > o.batch) return usage_error("--shards ", o.shards, " of a batch of ", o.batch, ": ", o.shards - o.batch, " of them would always be empty");
   if (mode == "none" && several) return usage_error("--parallel none computes on one device, --devices names ", names.size());
   if (mode != "branch" && !o.placement.empty()) return usage_error("--placement belongs to --parallel branch, not ", o.parallel);
-  const bool on_cpu = std::any_of(names.begin(), names.end(), [](const std::string& n) { return n.rfind("cpu", 0) == 0; });
-  bool needs_host = false;  // nodes that the named devices cannot run: a plan places them
-  if (!on_cpu) {
-    ENG_ASSIGN(const Step step, step_of(std::max<int64_t>(1, o.batch / static_cast<int64_t>(names.size()))));
-    needs_host = !nodes_for_host(names, step.graph).empty();
-  }
-  if (!o.plan.empty() || (several && ranks->size() == 1) || mode == "branch" || needs_host) {
-    auto made = make_the_plan(o, names, mode, model, step_of, console);
-    if (!made.ok() && !o.plan.empty() && made.status().message().find("another graph") != std::string::npos)
-      return Status(made.status().code(), made.status().message() + "\nA plan belongs to a recipe: optimiser, momentum, clipping, loss, head and frozen weights must be those that it was made with. engine-graph plan takes the same options; OUT/plan.json of such a run fits");
-    if (!made.ok() && (mode != "data" || !o.plan.empty() || needs_host)) return made.status();
-    if (made.ok()) choice.plan = std::move(*made);  // of replication it is only the record
-  }
+  ENG_ASSIGN(choice.plan, shared_plan(*ranks, [&] { return plan_of(o, names, mode, ranks->size() > 1, model, step_of, console); }));
   if (choice.plan) {
     report(*choice.plan, mode == "data" ? " (estimated)" : "", console);
     fleet.replicas = replicas_of(*choice.plan);
