@@ -29,12 +29,12 @@ struct Setting {
   std::string model, data;
   explicit Setting(bool norm = false) {
     ModelBuilder m;
-    ValueId h = m.op("Relu", {m.op("Gemm", {m.input("x", {8}), m.weight("w1", {8, 16}), m.weight("b1", {16})})});
+    ValueId h = m.op("Relu", {m.op("Gemm", {m.input("x", {8}), m.weight("w1", {8, 16}), m.weight("b1", {16})}, {}, "first")});
     if (norm) {
       h = m.op("BatchNormalization", {h, m.tensor("scale", {16}, std::vector<double>(16, 1)), m.weight("shift", {16}), m.tensor("mean", {16}, std::vector<double>(16, 0)),
                                       m.tensor("var", {16}, std::vector<double>(16, 1))});
     }
-    m.output(m.op("Gemm", {h, m.weight("w2", {16, 3}), m.weight("b2", {3})}), "logits");
+    m.output(m.op("Gemm", {h, m.weight("w2", {16, 3}), m.weight("b2", {3})}, {}, "second"), "logits");
     model = write_model(folder, "net.onnx", m.g);
     Tensor x(DType::kFloat32, {24, 8});
     std::vector<int64_t> y;
@@ -177,4 +177,20 @@ TEST_CASE("several ranks train the bits of one process, a last batch of one row 
     }
     for (const auto& t : trained) CHECK(same_bits(t, trained[0]));
   }
+}
+
+TEST_CASE("ranks that would place the branches differently all follow rank 0") {
+  const Setting s;
+  const std::string places = s.folder / "places";
+  REQUIRE(write_file_atomic(places + "0", "first = cpu:0\nsecond = cpu:1\n").ok());
+  REQUIRE(write_file_atomic(places + "1", "first = cpu:1\nsecond = cpu:0\n").ok());
+  MpiRun one(s.command(1, "--epochs 3"));
+  REQUIRE(one.finish(60) == 0);
+  const auto trained = checkpoint(s.out() + "/last.ckpt").tensors;
+  MpiRun run("rm -r '" + s.out() + "'; exec env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + kOneHost + " -n 2 sh -c 'exec " + std::getenv("ENGINE_BIN") + "/engine-train " +
+             s.words("--epochs 3 --devices cpu:0,cpu:1 --parallel branch --placement " + places + "$OMPI_COMM_WORLD_RANK") + "'");
+  const int status = run.finish(60);
+  CAPTURE(run.err());
+  REQUIRE(status == 0);
+  CHECK(same_bits(trained, checkpoint(s.out() + "/last.ckpt").tensors));
 }
