@@ -394,6 +394,7 @@ Status run(GraphOptions& o, const std::vector<std::string>& given, const Console
   ENG_TRY(check_options(o, *found, given));
   if (o.command == "devices") return list_devices(o);
   if (o.model.empty()) return usage_error(o.command, " needs a model");
+  ENG_TRY(keep_inputs(o.out, {o.model, o.other, o.plan.plan, o.plan.placement}));
   if (!o.other.empty() && o.command != "diff") return usage_error("unexpected argument '", o.other, "'");
   if (o.command == "diff") {
     ENG_ASSIGN(const bool done, diff_plans(o));

@@ -253,6 +253,7 @@ Status deliver(const PredictOptions& o, const Predictions& p, const Console& con
 
 Status predict(PredictOptions o, const std::vector<std::string>& given, const Console& console, Progress& progress) {
   if (!o.out.empty() && !ends_with(o.out, ".csv") && !ends_with(o.out, ".npz")) return usage_error("--out ", o.out, ": a name ending in .csv or .npz is wanted");
+  ENG_TRY(keep_inputs(o.out, {o.model, o.data}));
   DeviceOptions device_options;
   device_options.threads = static_cast<int>(o.threads);
   ENG_TRY(load_backends_for({o.devices}, ""));

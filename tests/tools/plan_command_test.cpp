@@ -1,5 +1,8 @@
 // engine-graph plan and diff of plans: real commands on small models, with estimated costs, so that nothing is measured.
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/train_run.h"
@@ -196,6 +199,19 @@ TEST_CASE("wrong words are refused with the known ones") {
   }
   CHECK(run_command(run.folder.path(), "engine-graph", {"memory", run.model, "--devices=cpu:0"}).says("--devices means nothing to memory"));
   CHECK(run_command(run.folder.path(), "engine-graph", {"plan", run.model, "--devices=cpu:999"}).says("--costs estimated plans for devices that are not here"));
+}
+
+TEST_CASE("a result does not go into a file that is read, and a full standard output is an error") {
+  const Runner run;
+  const std::string before = text_of_file(run.model);
+  for (const char* command : {"plan", "info", "draw", "gradient"}) {
+    const CommandResult r = run_command(run.folder.path(), "engine-graph", {command, run.model, "--out", run.model});
+    CHECK(r.status == 2);
+    CHECK_MESSAGE(r.says("that is read: another name is wanted"), r.err);
+  }
+  CHECK(text_of_file(run.model) == before);
+  const int full = std::system(("'" + std::string(std::getenv("ENGINE_BIN")) + "/engine-graph' info '" + run.model + "' >/dev/full 2>/dev/null").c_str());
+  CHECK(WEXITSTATUS(full) == 3);
 }
 
 TEST_CASE("a placement file settles nodes and is given as the reason") {

@@ -73,6 +73,26 @@ TEST_CASE("config.toml holds what was resolved and reads back to the same run") 
   CHECK(text_of_file(r.out() + "/config.toml") == config);
 }
 
+TEST_CASE("a plan's run is resumed on other devices, and --devices that contradict a plan are refused") {
+  const Run r;
+  REQUIRE(r.train({"--epochs", "1", "--shards", "1", "--devices", "cpu:0,cpu:1", "--parallel", "branch"}).status == 0);
+  const std::string plan = r.folder / "plan.json";
+  REQUIRE(write_file_atomic(plan, text_of_file(r.out() + "/plan.json")).ok());
+  REQUIRE(r.train({"--epochs", "1", "--plan", plan}).status == 0);
+  const CommandResult other = r.train({"--epochs", "1", "--plan", plan, "--devices", "cpu:0"});
+  CHECK(other.status == 2);
+  CHECK_MESSAGE(other.says("is for --devices cpu:0,cpu:1"), other.err);
+  const CommandResult on = r.train({"--resume", "--epochs", "2", "--devices", "cpu:0"}, false);
+  CHECK_MESSAGE(on.status == 0, on.err);
+}
+
+TEST_CASE("auto divides the batch where a memory limit leaves no other way") {
+  const Run r;
+  const CommandResult tight = r.train({"--epochs", "1", "--devices", "cpu:0,cpu:1", "--threads", "1", "--memory", "500"});
+  CHECK(tight.status == 2);
+  CHECK_MESSAGE(tight.says("the step needs at least"), tight.err);
+}
+
 TEST_CASE("--metrics none computes and prints no accuracy") {
   const Run r;
   const CommandResult done = r.train({"--metrics", "none"});

@@ -2,7 +2,9 @@
 #include "tools/common/console.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "engine/io/file.h"
 
@@ -30,7 +32,9 @@ void Console::warn(const std::string& text) const {
   std::fprintf(stderr, "warning: %s\n", for_terminal(text).c_str());
 }
 
-int Console::finish(const Status& status) const {
+int Console::finish(const Status& result) const {
+  Status status = result;
+  if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout))) status = invalid("the result could not be written to the standard output: ", std::strerror(errno));
   if (status.ok()) return 0;
   if (progress_) progress_->clear();
   std::fprintf(stderr, "%s: %s\n", status.code() == Code::kStopped ? "stopped" : "error", for_terminal(status.message()).c_str());

@@ -16,8 +16,8 @@ class Console {
   explicit Console(int verbosity, Progress* progress = nullptr) : verbosity_(verbosity), progress_(progress) {}
   void note(const std::string& text) const;
   void warn(const std::string& text) const;
-  // Prints an error, if it is one, and gives the exit status.
-  int finish(const Status& status) const;
+  // Prints an error, if it is one, and gives the exit status. A standard output that took not all is one too.
+  int finish(const Status& result) const;
 
  private:
   int verbosity_;

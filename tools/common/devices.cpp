@@ -83,6 +83,19 @@ Result<double> overhead_of(const std::vector<std::string>& names, int64_t thread
   return replicated ? 3 * seconds : seconds;
 }
 
+std::vector<std::vector<std::string>> replicas_of(const Plan& plan) {
+  std::vector<std::vector<std::string>> out;
+  for (const std::vector<int>& group : plan.replica_devices) {
+    out.emplace_back();
+    for (int d : group) out.back().push_back(plan.machine.devices[static_cast<size_t>(d)].name);
+  }
+  if (out.empty()) {
+    out.emplace_back();
+    for (const DeviceSpec& d : plan.machine.devices) out.back().push_back(d.name);
+  }
+  return out;
+}
+
 // With --parallel auto the first device alone is a candidate as it would run alone: with all processors where --threads leaves them open, and
 // without the starting and waiting that several devices cost in each step. A gain of less than 2 % is not worth the devices.
 Result<Plan> make_the_plan(const TrainOptions& o, const std::vector<std::string>& names, const std::string& mode, const Graph& model, const StepMaker& step_of, const Console& console) {
@@ -105,7 +118,8 @@ Result<Plan> make_the_plan(const TrainOptions& o, const std::vector<std::string>
   candidate.name = cat(names[0], " alone with ", all, all == 1 ? " thread" : " threads");
   candidate.seconds = alone->plan.seconds;
   candidate.note = several ? cat("with what starting and waiting costs: ", single * 1e3, " ms against ", shared * 1e3, " ms") : std::string();
-  if (several && shared <= single * 0.98) {
+  const bool elsewhere = !several && replicas_of(made.plan)[0][0] != names[0];
+  if ((several || elsewhere) && shared <= single * 0.98) {
     candidate.margin = candidate.seconds / made.plan.seconds - 1;
     made.plan.candidates.push_back(std::move(candidate));
     return std::move(made.plan);
@@ -134,6 +148,10 @@ Result<std::optional<Plan>> plan_of(const TrainOptions& o, const std::vector<std
   if (made.ok()) return std::optional<Plan>(std::move(*made));
   if (!o.plan.empty() && made.status().message().find("another graph") != std::string::npos)
     return Status(made.status().code(), made.status().message() + "\nA plan belongs to a recipe: optimiser, momentum, clipping, loss, head and frozen weights must be those that it was made with. engine-graph plan takes the same options; OUT/plan.json of such a run fits");
+  if (mode == "auto" && !o.memory.empty() && made.status().code() == Code::kDevice && !needs_host) {
+    console.note("plan: nothing fits into --memory with all activations kept; the batch is divided among the devices, and what does not fit is made again");
+    return std::optional<Plan>();
+  }
   if (mode != "data" || !o.plan.empty() || needs_host) return made.status();
   return std::optional<Plan>();  // of replication it is only the record
 }
@@ -160,19 +178,6 @@ Result<std::optional<Plan>> shared_plan(Ranks& ranks, const std::function<Result
   if (!head.has_plan) return std::optional<Plan>();
   ENG_ASSIGN(Plan plan, parse_plan(text, "the plan of rank 0"));
   return std::optional<Plan>(std::move(plan));
-}
-
-std::vector<std::vector<std::string>> replicas_of(const Plan& plan) {
-  std::vector<std::vector<std::string>> out;
-  for (const std::vector<int>& group : plan.replica_devices) {
-    out.emplace_back();
-    for (int d : group) out.back().push_back(plan.machine.devices[static_cast<size_t>(d)].name);
-  }
-  if (out.empty()) {
-    out.emplace_back();
-    for (const DeviceSpec& d : plan.machine.devices) out.back().push_back(d.name);
-  }
-  return out;
 }
 
 }  // namespace

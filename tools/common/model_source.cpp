@@ -2,6 +2,7 @@
 #include "tools/common/model_source.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "graph/passes/check_supported.h"
@@ -22,6 +23,14 @@ Result<Graph> read_model(const std::string& path, const Console& console) {
   if (warnings.size() > kShown) console.warn(cat(path, ": and ", warnings.size() - kShown, " more"));
   ENG_TRY(mark_parameters(model).in(path));
   return model;
+}
+
+Status keep_inputs(const std::string& out, const std::vector<std::string>& inputs) {
+  for (const std::string& in : inputs) {
+    std::error_code no_such_file;
+    if (!out.empty() && !in.empty() && std::filesystem::equivalent(out, in, no_such_file)) return usage_error("--out ", out, " is the file ", in, " that is read: another name is wanted");
+  }
+  return {};
 }
 
 Result<Graph> part_for(const Graph& model, const std::string& target) {

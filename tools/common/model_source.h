@@ -13,6 +13,9 @@ namespace eng::tools {
 // Imports the file and marks its parameters; what is odd becomes a warning.
 Result<Graph> read_model(const std::string& path, const Console& console);
 
+// Refuses a result's path that is one of the files that are read.
+Status keep_inputs(const std::string& out, const std::vector<std::string>& inputs);
+
 // The model with one output (empty: the first that depends on weights) and only what leads to it.
 Result<Graph> part_for(const Graph& model, const std::string& target);
 // All nodes of that part that are not supported, as one error; unsupported nodes elsewhere become a note.

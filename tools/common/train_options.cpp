@@ -227,6 +227,10 @@ Result<TrainLine> read_train_options(TrainOptions& options, const std::vector<st
     keep.insert(keep.end(), {"--resume", "--config"});
     if (options.resume) keep.emplace_back("--out");
     ENG_TRY(read_config(table, text, path, keep));
+    if (options.resume && line.has("--devices")) {  // what placed the run on the devices that it had
+      if (!line.has("--plan")) options.plan.clear();
+      if (!line.has("--placement")) options.placement.clear();
+    }
   }
   if (options.model.empty()) return usage_error("no model is given; usage: ", table.usage);
   if (options.data.empty()) return usage_error("no training data are given: --data DIR or --data FILE.npz");

@@ -261,7 +261,7 @@ int run_engine_train(const std::vector<std::string>& words) {
   Progress progress(verbosity, options.epochs);
   const Console console(verbosity, &progress);
   Status status;
-  if (!options.plan.empty() && options.devices == TrainOptions().devices) {  // the plan says which
+  if (!options.plan.empty() && options.devices == TrainOptions().devices && first_of(line->given, {"--devices"}).empty()) {  // the plan says which
     const auto plan = read_plan(options.plan);
     status = plan.status();
     for (size_t i = 0; plan.ok() && i < plan->machine.devices.size(); ++i) options.devices = i ? options.devices + "," + plan->machine.devices[i].name : plan->machine.devices[i].name;
