@@ -23,9 +23,14 @@ for plugin in "$real" "$emulated"; do
 done
 
 if [ -e "$real" ]; then
+  sanitizers=no  # a build with ENGINE_SANITIZE
+  if grep -q '^ENGINE_SANITIZE:[A-Z]*=\(ON\|1\|TRUE\)' "$build/CMakeCache.txt"; then sanitizers=yes; fi
   needed=$(objdump -p "$real" | awk '$1 == "NEEDED" { print $2 }' | tr '\n' ' ')
   for library in $needed; do
-    case $library in libc.so.* | libm.so.* | libstdc++.so.* | libgcc_s.so.* | ld-linux*) ok ;; *) wrong "$real needs $library" ;; esac
+    case $sanitizers:$library in
+      *:libc.so.* | *:libm.so.* | *:libstdc++.so.* | *:libgcc_s.so.* | *:ld-linux* | yes:libasan.so.* | yes:libubsan.so.*) ok ;;
+      *) wrong "$real needs $library" ;;
+    esac
   done
   # Machine code (not for NN-virtual) and PTX (not for NN-real) of every architecture configured, and of no other, in each of the .cu files' objects.
   wanted=$(awk -F= '/^ENGINE_CUDA_ARCHS:/ { n = split($2, a, /[; ]+/); for (i = 1; i <= n; i++) { number = a[i]; sub(/-.*/, "", number)
