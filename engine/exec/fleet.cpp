@@ -30,6 +30,74 @@ Result<std::vector<std::shared_ptr<Device>>> open_all(const std::vector<std::str
   return out;
 }
 
+constexpr std::chrono::seconds kJoining{120};  // as long as ranks have to start
+
+std::vector<std::shared_ptr<Device>> devices_of(const Fleet& fleet, size_t place) {
+  std::vector<std::shared_ptr<Device>> out;
+  for (const Replica& r : fleet.replicas) out.push_back(r.sums[place]);
+  return out;
+}
+
+// Whether this rank's replicas can be in one group: devices of one backend that has collectives. `why_not` says what is in the way where a user could expect them.
+bool can_join(const std::vector<std::shared_ptr<Device>>& devices, std::string& why_not) {
+  for (const auto& device : devices) {
+    if (&device->backend() != &devices[0]->backend()) return false;
+    for (const auto& other : devices)
+      if (&other != &device && other->same_device(*device)) return false;  // branch replicas that share a host's CPU
+  }
+  if (!Communicator::offered(*devices[0])) return false;
+  const Status status = Communicator::available(*devices[0]);
+  if (!status.ok()) why_not = status.message();
+  return status.ok();
+}
+
+// Makes the groups of devices that add up gradients by their backend's collectives: a place's, where all ranks' devices are of one such backend.
+Status join_devices(Fleet& fleet, bool deterministic) {
+  if (fleet.single() || fleet.replica_count() < 2) return {};
+  Ranks& ranks = *fleet.ranks;
+  for (size_t place = 0; place < fleet.replicas[0].sums.size(); ++place) {
+    const auto devices = devices_of(fleet, place);
+    const auto each = static_cast<int>(devices.size());
+    if (deterministic) {
+      if (Communicator::offered(*devices[0])) fleet.order_of_sums = "gradients added up in the fixed order of shards";
+      continue;
+    }
+    struct {
+      char backend[32] = {};
+      char can = 0;
+    } mine;
+    std::string why_not;
+    mine.can = can_join(devices, why_not);
+    const eb_string name = devices[0]->backend().name;
+    std::copy_n(name.data, std::min<size_t>(name.length, sizeof mine.backend - 1), mine.backend);
+    std::vector<char> all(sizeof mine * static_cast<size_t>(ranks.size()));
+    ENG_TRY(ranks.gather_all(&mine, sizeof mine, all.data()));
+    bool every = true;
+    for (size_t r = 0; r < static_cast<size_t>(ranks.size()); ++r) every &= mine.can && std::equal(all.begin(), all.begin() + sizeof mine, all.begin() + static_cast<std::ptrdiff_t>(r * sizeof mine));
+    if (!every) {
+      if (!why_not.empty()) fleet.order_of_sums = "gradients added up by copies in the fixed order of shards (" + why_not + ")";
+      continue;
+    }
+    std::vector<std::unique_ptr<Communicator>> made;
+    if (ranks.size() == 1) {
+      ENG_ASSIGN(made, Communicator::join(devices));
+    } else {
+      eb_unique_id id{};
+      if (ranks.rank() == 0) {
+        ENG_ASSIGN(id, Communicator::make_id(*devices[0]));
+      }
+      ENG_TRY(ranks.broadcast(&id, sizeof id, 0));
+      ENG_ASSIGN(made, Communicator::join(devices, id, each * ranks.size(), each * ranks.rank(), kJoining));
+    }
+    for (size_t r = 0; r < made.size(); ++r) {
+      fleet.replicas[r].communicators.resize(fleet.replicas[r].sums.size());
+      fleet.replicas[r].communicators[place] = std::move(made[r]);
+    }
+    fleet.order_of_sums = cat("gradients added up by ", mine.backend, "'s all-reduce");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Fleet>> Fleet::open(const FleetOptions& o, std::shared_ptr<Ranks> ranks) {
@@ -62,6 +130,7 @@ Result<std::unique_ptr<Fleet>> Fleet::open(const FleetOptions& o, std::shared_pt
     r.store = std::make_shared<StateStore>(r.lanes[0][0]);
     fleet->replicas.push_back(std::move(r));
   }
+  ENG_TRY(join_devices(*fleet, o.deterministic));
   return fleet;
 }
 
@@ -85,7 +154,8 @@ std::string Fleet::describe() const {
   for (const Replica& r : replicas)
     for (const auto& device : r.lanes[0]) names += (names.empty() ? "" : ", ") + device->name();
   return cat(names, ranks->size() > 1 ? cat(" on each of ", ranks->size(), " ranks") : "", ": ", count(shards, "shard"), " of each batch, ", count(threads, "thread"), " a shard, ",
-             count(static_cast<int64_t>(replicas[0].lanes.size()), "shard"), " at a time on each device");
+             count(static_cast<int64_t>(replicas[0].lanes.size()), "shard"), " at a time on each device",
+             order_of_sums.empty() ? "" : "; ", order_of_sums);
 }
 
 }  // namespace eng

@@ -1,12 +1,11 @@
-// See shard_sums.h. A bucket's way is a list of jobs; each bucket goes through its way by itself, so that a message under way holds up only its own
-// bucket. There are several ways, taken by the buckets in turn: of two parts on different devices either may be added to the other (a + b has the bits of
-// b + a), so the work and the messages of a tree are spread evenly, as a reduce-scatter and an all-gather would.
+// See shard_sums.h. Each bucket goes through its way (sum_ways.h) by itself, so that a message under way holds up only its own bucket.
 #include "engine/exec/shard_sums.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
+#include "engine/exec/sum_ways.h"
 #include "engine/report/chrome_trace.h"
 
 namespace eng {
@@ -59,33 +58,6 @@ uint64_t SumPool::bytes(size_t replica, int32_t place) const {
 
 namespace {
 
-enum class JobKind : uint8_t {
-  kAdd,        // into += from, both of this rank
-  kSend,       // a part of this rank to another
-  kReceive,    // from another rank, added to a part of this rank
-  kReceiveAll, // the total, into host memory
-  kSendAll,    // the total, to another rank
-};
-
-struct Job {
-  JobKind kind;
-  int64_t into = -1, from = -1;  // shards at whose parts' memory they are
-  int rank = -1;                 // the other one
-};
-
-struct Way {
-  std::vector<Job> jobs;
-  int64_t root = -1;  // the shard at whose memory the total is made
-};
-constexpr int kMostLevels = 6;  // of sums between devices whose direction differs from way to way
-
-struct Part {
-  size_t replica = 0, lane = 0, slot = 0;
-  std::vector<std::pair<int64_t, int64_t>> merges;  // on its lane, behind its program: left += right
-  bool own_events = false;                          // whether it is the left of one of them, so that the program's marks are too early
-  int64_t merged_into = -1;
-};
-
 // How far a bucket has come.
 struct Progress {
   size_t job = 0;
@@ -97,17 +69,11 @@ struct Progress {
   Event* pending = nullptr;  // what the job waits for, where that is a device
 };
 
-int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// Sends and receives of the total along a binomial tree whose root is `root`.
-void add_broadcast(std::vector<Job>& jobs, int rank, int ranks, int root) {
-  const int relative = (rank - root + ranks) % ranks;
-  int low = 1;
-  while (low < ranks && !(relative & low)) low *= 2;
-  if (relative) jobs.push_back({JobKind::kReceiveAll, -1, -1, (relative - low + root) % ranks});
-  for (int step = low / 2; step > 0; step /= 2)
-    if (relative + step < ranks) jobs.push_back({JobKind::kSendAll, -1, -1, (relative + step + root) % ranks});
+Status late(const char* who, int64_t milliseconds) {
+  return device_error("no gradient has come from ", who, " for ", static_cast<double>(milliseconds) / 1000, " s: a device hangs or takes longer than expected; --device-timeout SECONDS sets how long to wait");
 }
+
+int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -126,22 +92,28 @@ struct ShardSums::Impl {
   std::vector<std::unique_ptr<Event>> between_events;
   std::map<int64_t, std::vector<Event*>> ready;               // [bucket]: when a part is complete, as far as it has been added up
   std::vector<Way> ways;
+  Way all_reduce;
+  std::vector<std::vector<std::unique_ptr<Event>>> reduced;   // [bucket][replica]: the all-reduce is done; empty where the bucket's way has none
   std::vector<Progress> progress;
   std::vector<int64_t> tickets;
+  std::vector<Communicator*> members;  // of the all-reduce that is being enqueued
+  std::vector<void*> blocks;
 
-  const Way& way_of(size_t bucket) const { return ways[bucket % ways.size()]; }
-  int rank_of(int64_t shard) const { return static_cast<int>(fleet.owner(shard) / static_cast<int64_t>(fleet.replicas.size())); }
+  bool by_collectives(size_t bucket) const { return fleet.by_collectives(static_cast<size_t>(buckets[bucket].place)); }
+  const Way& way_of(size_t bucket) const { return by_collectives(bucket) ? all_reduce : ways[bucket % ways.size()]; }
   const std::shared_ptr<Device>& sum_device(int64_t shard, size_t bucket) const { return fleet.replicas[parts.at(shard).replica].sums[static_cast<size_t>(buckets[bucket].place)]; }
   const std::shared_ptr<Device>& lane_device(int64_t shard, size_t bucket) const {
     const Part& p = parts.at(shard);
     return fleet.replicas[p.replica].lanes[p.lane][static_cast<size_t>(buckets[bucket].place)];
   }
-  void plan_lanes();
-  int levels() const;
-  Way plan_way(size_t number) const;
   Status give_memory();
+  Status give_events(size_t bucket);
   Result<const void*> brought(int64_t shard, size_t bucket, const std::shared_ptr<Device>& to, size_t to_replica, size_t job);
   Status add_local(size_t job, size_t bucket);
+  Result<void*> memory_of_replica(size_t replica, size_t bucket);
+  Status reduce_all(size_t bucket);
+  Status wait_reduced(size_t bucket);
+  Status all_healthy();
   Result<bool> advance(size_t bucket);
   Result<bool> advance_send(const Job& job, size_t bucket, Progress& p);
   Result<bool> advance_receive(size_t job, size_t bucket, Progress& p);
@@ -159,81 +131,6 @@ bool ShardSums::Impl::arrived(const Job& job, size_t bucket, Progress& p) {
   return true;
 }
 
-// Slots of the lanes, and which sums are made there: those all of whose shards are one lane's.
-void ShardSums::Impl::plan_lanes() {
-  std::map<std::pair<size_t, size_t>, std::vector<int64_t>> lanes;
-  for (const auto& [shard, part] : parts) lanes[{part.replica, part.lane}].push_back(shard);
-  for (const auto& [lane, shards] : lanes) {
-    const auto here = [&](const TreeSum& s) {
-      if (!std::binary_search(shards.begin(), shards.end(), s.left) || !std::binary_search(shards.begin(), shards.end(), s.right)) return false;
-      for (const TreeSum& other : tree.sums)  // what comes to its parts later from elsewhere
-        for (int64_t at : {other.left, other.right})
-          if (at >= s.left && at < s.end && !std::binary_search(shards.begin(), shards.end(), at)) return false;
-      return true;
-    };
-    std::vector<char> used;
-    for (size_t i = 0; i < shards.size(); ++i) {
-      Part& p = parts[shards[i]];
-      const auto free = std::find(used.begin(), used.end(), 0);
-      p.slot = static_cast<size_t>(free - used.begin());
-      if (free == used.end()) used.push_back(1);
-      else *free = 1;
-      const int64_t next = i + 1 < shards.size() ? shards[i + 1] : INT64_MAX;
-      for (const TreeSum& s : tree.sums) {
-        if (s.right > shards[i] || s.left < shards[0] || s.end > next || !here(s) || parts[s.right].merged_into >= 0) continue;
-        p.merges.emplace_back(s.left, s.right);
-        parts[s.right].merged_into = s.left;
-        parts[s.left].own_events = true;
-        if (!at_once) used[parts[s.right].slot] = 0;
-      }
-    }
-  }
-}
-
-// Depth of the tree of sums between devices: each level doubles the ways.
-int ShardSums::Impl::levels() const {
-  std::map<int64_t, int> level;
-  int most = 0;
-  for (const TreeSum& t : tree.sums) {
-    const int below = std::max(level[t.left], level[t.right]);
-    level[t.left] = below + (fleet.owner(t.left) != fleet.owner(t.right) ? 1 : 0);
-    most = std::max(most, level[t.left]);
-  }
-  return std::min(most, kMostLevels);
-}
-
-// Bit l of `number` says for the sums of level l into which of the two parts they go. Sums on one device go into the left part, as plan_lanes() has them.
-Way ShardSums::Impl::plan_way(size_t number) const {
-  struct Sum {
-    int64_t at;
-    int level = 0;
-  };
-  std::map<int64_t, Sum> sums;  // by the tree's name
-  for (const TreeSum& t : tree.sums) sums[t.left] = {t.left}, sums[t.right] = {t.right};
-  const int me = fleet.ranks->rank();
-  Way way;
-  way.root = tree.root;
-  for (const TreeSum& t : tree.sums) {
-    const Sum left = sums[t.left], right = sums[t.right];
-    const bool between = fleet.owner(left.at) != fleet.owner(right.at);
-    const int level = std::max(left.level, right.level);
-    const bool to_right = between && level < kMostLevels && (number >> level & 1);
-    const int64_t into = to_right ? right.at : left.at, from = to_right ? left.at : right.at;
-    sums[t.left] = {into, level + (between ? 1 : 0)};
-    if (t.left == tree.root) way.root = into;
-    const int to = rank_of(into), of = rank_of(from);
-    if (to == me && of == me) {
-      if (parts.at(from).merged_into != into) way.jobs.push_back({JobKind::kAdd, into, from, -1});
-    } else if (to == me) {
-      way.jobs.push_back({JobKind::kReceive, into, from, of});
-    } else if (of == me) {
-      way.jobs.push_back({JobKind::kSend, into, from, to});
-    }
-  }
-  add_broadcast(way.jobs, me, fleet.ranks->size(), rank_of(way.root));
-  return way;
-}
-
 Status ShardSums::Impl::give_memory() {
   for (const auto& [shard, part] : parts) {
     std::vector<void*>& at = memory[shard];
@@ -249,19 +146,78 @@ Status ShardSums::Impl::give_memory() {
     ready[shard].assign(buckets.size(), nullptr);
   }
   job_events.resize(buckets.size());
-  for (size_t b = 0; b < buckets.size(); ++b)
-    for (const Job& job : way_of(b).jobs) {
-      const int64_t on = job.kind == JobKind::kSend ? job.from : job.into;
-      std::unique_ptr<Event> event;
-      if (on >= 0) {
-        ENG_ASSIGN(event, Event::create(sum_device(on, b)));
-      }
-      job_events[b].push_back(std::move(event));
-      if (job.kind == JobKind::kAdd || job.kind == JobKind::kReceive) ENG_TRY(pool.adder(parts.at(job.into).replica, SumPool::kSums, b).status());
-      if (job.kind != JobKind::kAdd) ENG_TRY(pool.host_memory(0, b).status());
-    }
+  reduced.resize(buckets.size());
+  for (size_t b = 0; b < buckets.size(); ++b) ENG_TRY(give_events(b));
   progress.resize(buckets.size());
   tickets.reserve(buckets.size());
+  return {};
+}
+
+Status ShardSums::Impl::give_events(size_t b) {
+  for (const Job& job : way_of(b).jobs) {
+    const int64_t on = job.kind == JobKind::kSend ? job.from : job.into;
+    std::unique_ptr<Event> event;
+    if (on >= 0) {
+      ENG_ASSIGN(event, Event::create(sum_device(on, b)));
+    }
+    job_events[b].push_back(std::move(event));
+    if (job.kind == JobKind::kAdd || job.kind == JobKind::kReceive) ENG_TRY(pool.adder(parts.at(job.into).replica, SumPool::kSums, b).status());
+    if (job.kind != JobKind::kAdd && job.kind != JobKind::kAllReduce) ENG_TRY(pool.host_memory(0, b).status());
+  }
+  for (size_t r = 0; r < fleet.replicas.size() && by_collectives(b); ++r) {
+    ENG_ASSIGN(auto event, Event::create(fleet.replicas[r].sums[static_cast<size_t>(buckets[b].place)]));
+    reduced[b].push_back(std::move(event));
+    ENG_TRY(memory_of_replica(r, b).status());
+  }
+  return {};
+}
+
+// Where a replica's part is, and after the all-reduce the total. A replica without rows has a block for zeros.
+Result<void*> ShardSums::Impl::memory_of_replica(size_t replica, size_t bucket) {
+  const int64_t root = all_reduce.roots[replica];
+  return root < 0 ? pool.bucket_memory(replica, 0, 0, bucket) : memory.at(root)[bucket];
+}
+
+Status ShardSums::Impl::reduce_all(size_t bucket) {
+  const auto place = static_cast<size_t>(buckets[bucket].place);
+  members.clear();
+  blocks.clear();
+  for (size_t r = 0; r < fleet.replicas.size(); ++r) {
+    const std::shared_ptr<Device>& on = fleet.replicas[r].sums[place];
+    ENG_ASSIGN(void* block, memory_of_replica(r, bucket));
+    if (const int64_t root = all_reduce.roots[r]; root >= 0) ENG_TRY(on->wait(*ready.at(root)[bucket]));
+    else ENG_TRY(on->fill_zero(block, buckets[bucket].bytes));
+    members.push_back(fleet.replicas[r].communicators[place].get());
+    blocks.push_back(block);
+  }
+  ENG_TRY(Communicator::all_reduce(members, blocks, buckets[bucket].bytes / size_of(buckets[bucket].dtype), buckets[bucket].dtype));
+  for (size_t r = 0; r < fleet.replicas.size(); ++r) ENG_TRY(fleet.replicas[r].sums[place]->record(*reduced[bucket][r]));
+  return {};
+}
+
+// A device that fails leaves the others waiting for it in their all-reduce: while one is waited for, all are asked.
+Status ShardSums::Impl::wait_reduced(size_t bucket) {
+  using Clock = std::chrono::steady_clock;
+  const auto begun = Clock::now();
+  for (const auto& event : reduced[bucket])
+    for (bool passed = false; !passed;) {
+      ENG_TRY(event->passed(passed, kPatience));
+      if (passed) break;
+      bool other = false;
+      for (const auto& e : reduced[bucket]) ENG_TRY(e->passed(other));
+      ENG_TRY(all_healthy());
+      const int64_t limit = fleet.first_device()->timeout();
+      if (limit >= 0 && Clock::now() - begun > std::chrono::milliseconds(limit)) return late("the devices", limit);
+    }
+  return {};
+}
+
+// Of the ranks, and of the devices' collectives.
+Status ShardSums::Impl::all_healthy() {
+  ENG_TRY(fleet.ranks->health());
+  for (const Replica& r : fleet.replicas)
+    for (const auto& c : r.communicators)
+      if (c) ENG_TRY(c->health());
   return {};
 }
 
@@ -384,6 +340,8 @@ Result<bool> ShardSums::Impl::advance(size_t bucket) {
     bool done = true;
     if (job.kind == JobKind::kAdd) {
       ENG_TRY(add_local(p.job, bucket));
+    } else if (job.kind == JobKind::kAllReduce) {
+      ENG_TRY(reduce_all(bucket));
     } else if (job.kind == JobKind::kSend || job.kind == JobKind::kSendAll) {
       ENG_ASSIGN(done, advance_send(job, bucket, p));
     } else {
@@ -406,8 +364,9 @@ Result<std::unique_ptr<ShardSums>> ShardSums::create(Fleet& fleet, SumPool& pool
   impl->at_once = at_once;
   impl->tree = tree;
   for (const ShardPart& p : parts) impl->parts[p.shard] = {.replica = p.replica, .lane = p.lane};
-  impl->plan_lanes();
-  for (size_t i = 0; i < size_t{1} << impl->levels(); ++i) impl->ways.push_back(impl->plan_way(i));
+  plan_lanes(impl->parts, tree, at_once);
+  impl->ways = plan_ways(fleet, tree, impl->parts);
+  impl->all_reduce = plan_all_reduce(fleet, impl->parts);
   ENG_TRY(impl->give_memory());
   return std::unique_ptr<ShardSums>(new ShardSums(std::move(impl)));
 }
@@ -468,14 +427,30 @@ Status ShardSums::finish() {
     // Another rank whose device hangs says so itself after the same time: it has the word first.
     const int64_t patience = device ? limit : 2 * limit + 10000;
     if (limit < 0 || Clock::now() - moved < std::chrono::milliseconds(patience)) continue;
-    return device_error("no gradient has come from ", device ? "the devices" : "the other ranks", " for ", static_cast<double>(patience) / 1000,
-                        " s: a device hangs or takes longer than expected; --device-timeout SECONDS sets how long to wait");
+    return late(device ? "the devices" : "the other ranks", patience);
   }
+}
+
+Status ShardSums::settle() {
+  Impl& s = *impl_;
+  for (size_t b = 0; b < s.buckets.size(); ++b)
+    if (s.by_collectives(b)) ENG_TRY(s.wait_reduced(b));
+  return {};
+}
+
+void ShardSums::abort() {
+  for (Replica& r : impl_->fleet.replicas)
+    for (auto& c : r.communicators)
+      if (c) c->abort();
 }
 
 Result<void*> ShardSums::result(size_t replica, size_t bucket) {
   Impl& s = *impl_;
   const std::shared_ptr<Device>& on = s.fleet.replicas[replica].lanes[0][static_cast<size_t>(s.buckets[bucket].place)];
+  if (s.by_collectives(bucket)) {
+    ENG_TRY(on->wait(*s.reduced[bucket][replica]));
+    return s.memory_of_replica(replica, bucket);
+  }
   if (s.progress[bucket].received_all) {
     ENG_ASSIGN(void* host, s.pool.host_memory(0, bucket));
     if (on->host_visible()) return host;

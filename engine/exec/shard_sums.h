@@ -3,6 +3,8 @@
 //   on two streams of a rank     added on a stream for sums that waits for both parts' events: it runs beside the backward pass
 //   on two ranks                 one sends it, the other adds it, who does which changes from bucket to bucket; the total goes back to all ranks
 // The caller's thread drives the messages (ShardSums::finish) while the device streams compute.
+// Where the fleet's devices have collectives (Fleet::by_collectives) each replica's parts are added up there, and an all-reduce on the streams for sums
+// makes the total on all replicas of all ranks, in the backend's order.
 #pragma once
 
 #include <functional>
@@ -58,6 +60,10 @@ class ShardSums {
   Status shard_done(int64_t shard, Program& program);
   // Enqueues all that is left and moves the messages. On return each bucket's total is there, or will be for who waits as result() does.
   Status finish();
+  // Waits until the all-reduces that finish() enqueued are done, or says which device or rank keeps them from it. Nothing to do where there are none.
+  Status settle();
+  // After an error: devices do not wait for one another any more. No further step can be made.
+  void abort();
   // Where a replica finds a bucket's total; the first lane's stream of the bucket's place waits for it. After finish().
   Result<void*> result(size_t replica, size_t bucket);
 

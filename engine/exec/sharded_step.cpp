@@ -353,7 +353,10 @@ Status ShardedStep::prepare(int64_t batch_rows) {
 
 Status ShardedStep::run(int64_t batch_rows, std::span<const ShardFeed> feeds, double learning_rate, bool stop, StepOutcome& outcome) {
   Status status = run_whole(batch_rows, feeds, learning_rate, stop, outcome);
-  if (!status.ok()) (void)impl_->synchronize();  // what the other streams were given still reads the batch
+  if (!status.ok()) {
+    if (impl_->last && impl_->last->sums) impl_->last->sums->abort();
+    (void)impl_->synchronize();  // what the other streams were given still reads the batch
+  }
   return status;
 }
 
@@ -385,6 +388,7 @@ Status ShardedStep::run_whole(int64_t batch_rows, std::span<const ShardFeed> fee
       }
       ENG_TRY(update.run());
     }
+    ENG_TRY(round.sums->settle());
   }
   ENG_TRY(s.synchronize());
   return s.collect(round, stop, outcome);

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "engine/plugin/device.h"
+#include "engine/plugin/shared_object.h"
 
 namespace eng {
 namespace {
@@ -117,6 +118,7 @@ Result<const eb_backend_table*> load_backend(const std::string& path) {
   const std::string source = "backend '" + path + "'";
   // A bare name would be looked for along the system's library path: make it a path.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  if (const Status sound = check_shared_object(file); !sound.ok()) return device_error(source, " cannot be loaded: ", sound.message());
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return device_error(source, " cannot be loaded: ", dlerror());
   auto get = reinterpret_cast<eb_get_backend_fn>(dlsym(library, EB_GET_BACKEND_SYMBOL));

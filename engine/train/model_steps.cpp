@@ -20,7 +20,11 @@ void add_fetch(std::vector<ValueId>& fetches, ValueId id) {
 std::shared_ptr<Fleet> fleet_of(std::shared_ptr<Device> device) {
   auto fleet = std::make_shared<Fleet>();
   fleet->ranks = Ranks::alone();
-  fleet->replicas.push_back({{{device}}, {}, std::make_shared<StateStore>(device), {{std::make_shared<SharedArena>(device)}}});
+  Replica whole;
+  whole.lanes = {{device}};
+  whole.store = std::make_shared<StateStore>(device);
+  whole.arenas = {{std::make_shared<SharedArena>(device)}};
+  fleet->replicas.push_back(std::move(whole));
   return fleet;
 }
 
