@@ -78,6 +78,7 @@ struct ShardedStep::Impl {
   std::map<int64_t, std::unique_ptr<Round>> rounds;
   Round* last = nullptr;
   float rate = 0;
+  bool summing = false;                                     // what is waited for are sums
   std::vector<double> records;                              // what ranks tell each other after a step
 
   int64_t first_replica() const { return fleet.ranks->rank() * static_cast<int64_t>(fleet.replicas.size()); }
@@ -287,10 +288,15 @@ Status ShardedStep::Impl::run_in_segments(Round& round, std::span<const ShardFee
   return {};
 }
 
+// All streams, those of a device that did not answer but once.
 Status ShardedStep::Impl::synchronize() {
   Status first;
+  std::vector<const Device*> lost;
   const auto wait = [&](const std::shared_ptr<Device>& device) {
+    for (const Device* other : lost)
+      if (device->same_device(*other)) return device->give_up();
     Status s = device->synchronize();
+    if (device->lost()) lost.push_back(device.get());
     if (first.ok()) first = std::move(s);
   };
   for (const Replica& r : fleet.replicas) {
@@ -355,7 +361,8 @@ Status ShardedStep::run(int64_t batch_rows, std::span<const ShardFeed> feeds, do
   Status status = run_whole(batch_rows, feeds, learning_rate, stop, outcome);
   if (!status.ok()) {
     if (impl_->last && impl_->last->sums) impl_->last->sums->abort();
-    (void)impl_->synchronize();  // what the other streams were given still reads the batch
+    Status own = impl_->synchronize();  // what the other streams were given still reads the batch
+    if (impl_->summing && !own.ok()) status = std::move(own);  // the device that fails says more than those that wait for it
   }
   return status;
 }
@@ -363,6 +370,7 @@ Status ShardedStep::run(int64_t batch_rows, std::span<const ShardFeed> feeds, do
 Status ShardedStep::run_whole(int64_t batch_rows, std::span<const ShardFeed> feeds, double learning_rate, bool stop, StepOutcome& outcome) {
   Impl& s = *impl_;
   ENG_TRY(prepare(batch_rows));
+  s.summing = false;
   Round& round = *s.last;
   const bool in_segments = !round.works.empty() && round.works[0].program->program->segments() > 1;
   if (s.options.training) ENG_TRY(round.sums->begin());
@@ -377,6 +385,7 @@ Status ShardedStep::run_whole(int64_t batch_rows, std::span<const ShardFeed> fee
       }
   }
   if (s.options.training) {
+    s.summing = true;
     ENG_TRY(round.sums->finish());
     s.rate = static_cast<float>(learning_rate);
     for (size_t r = 0; r < s.update_programs.size(); ++r) {
@@ -389,6 +398,7 @@ Status ShardedStep::run_whole(int64_t batch_rows, std::span<const ShardFeed> fee
       ENG_TRY(update.run());
     }
     ENG_TRY(round.sums->settle());
+    s.summing = false;
   }
   ENG_TRY(s.synchronize());
   return s.collect(round, stop, outcome);

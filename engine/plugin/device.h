@@ -63,6 +63,7 @@ class Device {
   void set_timeout(int64_t milliseconds) { timeout_ms_ = milliseconds; }  // < 0 (as at first): no limit
   int64_t timeout() const { return timeout_ms_; }
   bool lost() const { return lost_; }
+  void give_up() { lost_ = true; }  // treat it as one that did not answer: another handle of the device did not
   // Another handle of the same device.
   bool same_device(const Device& other) const { return backend_ == other.backend_ && index_ == other.index_; }
   // Whether a kernel of this device may read and write the other's memory by its pointers.

@@ -10,8 +10,8 @@
 
 namespace eng {
 
-// Loads one plugin and registers its backend, so that Device::open finds it by name. Errors name the file and what is wrong: not a
-// shared object, no such symbol, another major version, a struct shorter than this engine needs, a function that is null, a
+// Loads one plugin and registers its backend, so that Device::open finds it by name. Errors name the file and what is wrong: no
+// shared object of this machine, cut short or damaged (shared_object.h), no such symbol, another major version, a struct shorter than this engine needs, a function that is null, a
 // backend name that is taken.
 Result<const eb_backend_table*> load_backend(const std::string& path);
 

@@ -45,7 +45,7 @@ bool within(uint64_t at, uint64_t count, uint64_t begin, uint64_t size) { return
 
 Status check_within_file(const Object& o, const char* what, uint64_t at, uint64_t count) {
   if (within(at, count, 0, o.size)) return {};
-  return device_error("the file is cut short or damaged: its ", what, " takes ", count, " bytes from byte ", at, ", it has ", o.size, kAnew);
+  return device_error("the file is cut short or damaged: its ", what, " takes ", count, " bytes from byte ", at, ", the file has ", o.size, kAnew);
 }
 
 Status damaged(const std::string& what) { return device_error("the file is damaged: ", what, kAnew); }
@@ -155,14 +155,16 @@ Status check_parts_of_loads(const Object& o) {
 }
 
 Status check_sections(const Object& o) {
+  bool dynamic = o.sections.empty();  // a file may be without
   for (const Section& s : o.sections) {
     const bool in_file = s.sh_type != SHT_NOBITS;
+    dynamic = dynamic || s.sh_type == SHT_DYNAMIC;
     if (!(s.sh_flags & SHF_ALLOC) || s.sh_size == 0 || (!in_file && s.sh_flags & SHF_TLS)) continue;
     const uint32_t rights = PF_R | (s.sh_flags & SHF_WRITE ? PF_W : 0u) | (s.sh_flags & SHF_EXECINSTR ? PF_X : 0u);
     const bool fits = in_file ? is_mapped(o, s.sh_offset, s.sh_addr, s.sh_size, rights) : loaded_at(o, s.sh_addr, s.sh_size, rights) != nullptr;
     if (!fits) return damaged(cat("the section at address ", s.sh_addr, " of ", s.sh_size, " bytes is in no segment that loads it"));
   }
-  return {};
+  return dynamic ? Status() : damaged("no section is the dynamic one");
 }
 
 Status check(Object& o) {

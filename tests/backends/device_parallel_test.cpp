@@ -34,8 +34,8 @@ struct Case {
     for (int64_t i = 0; i < shape[0]; ++i) labels.push_back(i * 7 % classes);
     data = write_arrays(folder, "d.npz", {{"x", x}, {"y", Tensor::ints(labels)}});
   }
-  std::string run(const std::string& name, const std::vector<std::string>& more) const {
-    std::vector<std::string> words{model, "--data", data, "--batch", "8", "--epochs", "2", "--lr", "0.02", "--momentum", "0.9", "--costs", "estimated", "--metrics-every-step", "--out", folder / name};
+  std::string run(const std::string& name, const std::vector<std::string>& more, const char* batch = "8") const {
+    std::vector<std::string> words{model, "--data", data, "--batch", batch, "--epochs", "2", "--lr", "0.02", "--momentum", "0.9", "--costs", "estimated", "--metrics-every-step", "--out", folder / name};
     words.insert(words.end(), more.begin(), more.end());
     CHECK(train(words) == 0);
     return folder / name;
@@ -51,7 +51,7 @@ void check_same_on_all(const Net& net, int64_t classes) {
       MESSAGE("there are no ", count, " devices of ", kind());
       continue;
     }
-    CHECK_MESSAGE(same_bits(one, weights_of(c.run(std::to_string(count), {"--devices", list, "--shards", "4", "--parallel", "data"}) + "/last.onnx")), list);
+    CHECK_MESSAGE(same_bits(one, weights_of(c.run(std::to_string(count), {"--devices", list, "--shards", "4", "--parallel", "data", "--deterministic"}) + "/last.onnx")), list);
   }
 }
 
@@ -63,10 +63,32 @@ void check_losses(const std::string& got, const std::string& wanted) {
   for (size_t i = 0; i < a.size(); ++i) CHECK(a[i]["loss"].get<double>() == doctest::Approx(b[i]["loss"].get<double>()).epsilon(1e-4));
 }
 
+// In the backend's own order, where it has collectives. The last of the batches of 7 has one row: all devices but one have nothing to add.
+void check_collectives(const Net& net, int64_t classes) {
+  const Case c(net, classes);
+  const std::string one = c.run("one", {"--devices", devices(1), "--shards", "4"}, "7");
+  for (int count : {2, 3, 4}) {
+    const std::string list = devices(count);
+    if (list.empty()) {
+      MESSAGE("there are no ", count, " devices of ", kind());
+      continue;
+    }
+    CAPTURE(list);
+    const std::vector<std::string> words{"--devices", list, "--shards", "4", "--parallel", "data"};
+    const std::string got = c.run("first", words, "7");
+    check_losses(got, one);
+    CHECK(same_bits(weights_of(got + "/last.onnx"), weights_of(c.run("again", words, "7") + "/last.onnx")));
+  }
+}
+
 }  // namespace
 
+TEST_CASE("several other devices: gradients added up by the backend's collectives give the losses of one device, and the same bits each time") {
+  check_collectives(mlp_net(), 5);
+  check_collectives(cnn_net(), 4);
+}
 TEST_CASE("several other devices: a multilayer perceptron with dropout trains to the same bits on 1, 2 and 4") { check_same_on_all(mlp_net(), 5); }
-TEST_CASE("several other devices: convolutions, batch normalisation and pools train to the same bits on 1, 2 and 4") { check_same_on_all(cnn_net(), 4); }
+TEST_CASE("several other devices: convolutions, batch normalisation and pools train to the same bits on 1, 2 and 4 in the fixed order") { check_same_on_all(cnn_net(), 4); }
 
 TEST_CASE("several other devices: nodes that they cannot run are computed by the host, with the same bits on 1, 2 and 4") { check_same_on_all(mixed_net(), 4); }
 

@@ -142,6 +142,46 @@ TEST_CASE("cuda errors: a device that never answers is given up after --device-t
   s.check_usable();
 }
 
+TEST_CASE("cuda errors: a device that fails while the others wait for its gradients ends the run, whichever work it was") {
+  const Setting s;
+  for (int operation : {150, 222, 294, 366, 438}) {  // of some 55 a step on two devices
+    CAPTURE(operation);
+    std::filesystem::remove_all(s.out());
+    const CommandResult r = s.on_emulation("CUDA_EMULATION_FAIL_OPERATION=" + std::to_string(operation), "--devices cuda:0,cuda:1 --parallel data --shards 2");
+    CHECK_MESSAGE(r.status == 4, r.err);
+    for (const char* part : {"cuda:", "cudaErrorLaunchFailure"}) CHECK_MESSAGE(r.says(part), "'", std::string(part), "' is not in: ", r.err);
+    s.check_usable();
+  }
+}
+
+TEST_CASE("cuda errors: a device that never answers does not hold up the others that wait for its gradients") {
+  const Setting s;
+  for (int operation : {200, 321}) {
+    CAPTURE(operation);
+    std::filesystem::remove_all(s.out());
+    const auto begun = std::chrono::steady_clock::now();
+    const CommandResult r = s.on_emulation("CUDA_EMULATION_HANG_OPERATION=" + std::to_string(operation) + " CUDA_EMULATION_HANG_SECONDS=100", "--devices cuda:0,cuda:1 --parallel data --shards 2 --device-timeout 1");
+    CHECK_MESSAGE(r.status == 4, r.err);
+    CHECK_MESSAGE(r.says(" has not answered for 1 s: "), r.err);
+    CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
+    s.check_usable();
+  }
+}
+
+TEST_CASE("cuda errors: without NCCL gradients are added up in the fixed order, and the run says why") {
+  const Setting s;
+  const auto run = [&](const std::string& environment, const std::string& words, const std::string& says) {
+    std::filesystem::remove_all(s.out());
+    const CommandResult r = s.on_emulation("CUDA_EMULATION_ABORT=1 CUDA_EMULATION_DEVICES=3 " + environment, "--devices cuda:0,cuda:1,cuda:2 --parallel data --shards 4 --verbose 2 " + words);
+    REQUIRE_MESSAGE(r.status == 0, r.err);
+    CHECK_MESSAGE(r.says(says), r.err);
+    return weights_of(s.out() + "/last.onnx");
+  };
+  const auto fixed = run("", "--deterministic", "gradients added up in the fixed order of shards");
+  CHECK(same_bits(fixed, run("CUDA_EMULATION_MISSING=NCCL", "", "gradients added up by copies in the fixed order of shards (cuda:0: NCCL is needed but cannot be loaded: the emulation is without it)")));
+  run("", "", "gradients added up by cuda's all-reduce");
+}
+
 TEST_CASE("cuda errors: without cuBLAS and cuDNN the plain kernels compute, and NCCL is not needed on one device") {
   const Setting s;
   const auto loss = [&](const std::string& environment) {
