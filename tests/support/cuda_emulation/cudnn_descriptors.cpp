@@ -27,6 +27,11 @@ void DnnCall::same(const Layout& a, const Layout& b, const char* operands) {
   require(a.type == b.type, std::string(operands) + " have different types");
 }
 
+void DnnCall::identical(const Layout& a, const Layout& b, const char* operands) {
+  same(a, b, operands);
+  require(a.strides == b.strides, std::string(operands) + " have different strides");
+}
+
 double DnnCall::scalar(const void* from, Type tensor, const char* argument) {
   require(from != nullptr, std::string(argument) + " is null");
   return good ? eng_emulation::get(tensor == Type::kDouble ? Type::kDouble : Type::kFloat, from) : 0;
@@ -35,6 +40,7 @@ double DnnCall::scalar(const void* from, Type tensor, const char* argument) {
 cudnnStatus_t DnnCall::run(std::function<void(const Call&)> f) {
   if (!good) return CUDNN_STATUS_BAD_PARAM;
   if (lost != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
+  if (is_among(what, world().settings.unsupported)) return CUDNN_STATUS_NOT_SUPPORTED;
   submit(std::move(f));
   return CUDNN_STATUS_SUCCESS;
 }
@@ -129,13 +135,15 @@ cudnnStatus_t set_convolution(cudnnConvolutionDescriptor_t descriptor, const cha
   });
 }
 
-cudnnStatus_t set_pooling(cudnnPoolingDescriptor_t descriptor, const char* call, cudnnPoolingMode_t mode, std::vector<int> window, std::vector<int> pad, std::vector<int> stride) {
+cudnnStatus_t set_pooling(cudnnPoolingDescriptor_t descriptor, const char* call, cudnnPoolingMode_t mode, cudnnNanPropagation_t nans, std::vector<int> window, std::vector<int> pad,
+                          std::vector<int> stride) {
   return with(descriptor, call, [&](cudnnPoolingStruct& p) {
     if (window.size() < 2 || window.size() > 3) return refuse(std::string(call) + ": " + std::to_string(window.size()) + " spatial dimensions; it takes 2 or 3", CUDNN_STATUS_NOT_SUPPORTED);
     for (size_t d = 0; d < window.size(); ++d)
       if (window[d] < 1 || pad[d] < 0 || stride[d] < 1 || pad[d] >= window[d]) return refuse(std::string(call) + ": a window or stride below 1, or a pad that is negative or not less than the window");
     p.window = window, p.pad = pad, p.stride = stride;
     p.mode = mode;
+    p.nans = nans == CUDNN_PROPAGATE_NAN;
     p.set = true;
     return CUDNN_STATUS_SUCCESS;
   });
@@ -267,12 +275,12 @@ cudnnStatus_t cudnnSetConvolutionReorderType(cudnnConvolutionDescriptor_t d, cud
 
 cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* d) { return create(d, "cuDNN pooling descriptor"); }
 cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t d) { return destroy(d, "cudnnDestroyPoolingDescriptor"); }
-cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t d, cudnnPoolingMode_t mode, cudnnNanPropagation_t, int wh, int ww, int ph, int pw, int sh, int sw) {
-  return set_pooling(d, "cudnnSetPooling2dDescriptor", mode, {wh, ww}, {ph, pw}, {sh, sw});
+cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t d, cudnnPoolingMode_t mode, cudnnNanPropagation_t nans, int wh, int ww, int ph, int pw, int sh, int sw) {
+  return set_pooling(d, "cudnnSetPooling2dDescriptor", mode, nans, {wh, ww}, {ph, pw}, {sh, sw});
 }
-cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t d, const cudnnPoolingMode_t mode, const cudnnNanPropagation_t, int count, const int window[], const int pad[],
+cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t d, const cudnnPoolingMode_t mode, const cudnnNanPropagation_t nans, int count, const int window[], const int pad[],
                                           const int stride[]) {
-  return set_pooling(d, "cudnnSetPoolingNdDescriptor", mode, list(window, count), list(pad, count), list(stride, count));
+  return set_pooling(d, "cudnnSetPoolingNdDescriptor", mode, nans, list(window, count), list(pad, count), list(stride, count));
 }
 cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* d) { return create(d, "cuDNN activation descriptor"); }
 cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t d) { return destroy(d, "cudnnDestroyActivationDescriptor"); }

@@ -1,4 +1,5 @@
-// cuDNN's batch normalisation and LRN. Values are N x C x inner.
+// cuDNN's batch normalisation and LRN. Values are N x C x inner. Statistics of float tensors are summed in float, a value after the other: a caller must be content
+// with that.
 #include <algorithm>
 #include <cmath>
 
@@ -38,11 +39,28 @@ struct Statistics {
   std::vector<double> mean, variance;  // biased
 };
 
-Statistics statistics(const Groups& g, const std::vector<double>& x) {
-  Statistics s{std::vector<double>(g.count(), 0.0), std::vector<double>(g.count(), 0.0)};
-  for (size_t i = 0; i < x.size(); ++i) s.mean[g.of(i)] += x[i] / g.members();
-  for (size_t i = 0; i < x.size(); ++i) s.variance[g.of(i)] += (x[i] - s.mean[g.of(i)]) * (x[i] - s.mean[g.of(i)]) / g.members();
+// By Welford's method in T.
+template <class T>
+Statistics statistics_in(const Groups& g, const std::vector<double>& x) {
+  std::vector<T> mean(g.count(), T(0)), squares(g.count(), T(0)), seen(g.count(), T(0));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t c = g.of(i);
+    const T v = static_cast<T>(x[i]), away = v - mean[c];
+    seen[c] += 1;
+    mean[c] += away / seen[c];
+    squares[c] += away * (v - mean[c]);
+  }
+  Statistics s{{mean.begin(), mean.end()}, {}};
+  for (const T& q : squares) s.variance.push_back(static_cast<double>(q) / g.members());
   return s;
+}
+Statistics statistics(const Groups& g, const std::vector<double>& x, Type type) { return type == Type::kDouble ? statistics_in<double>(g, x) : statistics_in<float>(g, x); }
+
+// The running statistic blended with the batch's. What is there is read whatever the factor is: 0 times a NaN is one.
+void blend(const Call& call, void* running, const Layout& l, const std::vector<double>& batch, double factor, const char* operand) {
+  std::vector<double> values = call.load(running, l, operand);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = values[i] * (1 - factor) + batch[i] * factor;
+  call.store(running, l, values, 1, 0, operand);
 }
 
 }  // namespace
@@ -64,13 +82,13 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t handle, cudnn
   call.require((saved_mean == nullptr) == (saved_inverse == nullptr), "one of saved mean and inverse variance is null");
   call.require(factor >= 0 && factor <= 1, "the factor of the running statistics is not in 0..1");
   if (!call.good) return CUDNN_STATUS_BAD_PARAM;
-  call.reads(x, from), call.reads(scale, per), call.reads(bias, per), call.writes(y, to);
+  call.reads(x, from), call.reads(scale, per), call.reads(bias, per), call.writes(y, to), call.apart(x, from, y, to, "x and y");
   for (void* p : {running_mean, running_variance, saved_mean, saved_inverse})
     if (p) call.writes(p, per);
   return call.run([=](const Call& self) {
     const Groups g = groups_of(from, mode);
     const std::vector<double> values = self.load(x, from, "x"), scales = self.load(scale, per, "scale"), biases = self.load(bias, per, "bias");
-    const Statistics s = statistics(g, values);
+    const Statistics s = statistics(g, values, from.type);
     std::vector<double> out(values.size()), inverse(g.count());
     for (size_t c = 0; c < g.count(); ++c) inverse[c] = 1 / std::sqrt(s.variance[c] + epsilon);
     for (size_t i = 0; i < values.size(); ++i) out[i] = (values[i] - s.mean[g.of(i)]) * inverse[g.of(i)] * scales[g.of(i)] + biases[g.of(i)];
@@ -79,8 +97,8 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t handle, cudnn
       std::vector<double> unbiased = s.variance;
       if (g.members() > 1)
         for (double& v : unbiased) v *= g.members() / (g.members() - 1);
-      self.store(running_mean, per, s.mean, factor, 1 - factor, "running mean");
-      self.store(running_variance, per, unbiased, factor, 1 - factor, "running variance");
+      blend(self, running_mean, per, s.mean, factor, "running mean");
+      blend(self, running_variance, per, unbiased, factor, "running variance");
     }
     if (saved_mean) {
       self.store(saved_mean, per, s.mean, 1, 0, "saved mean");
@@ -98,7 +116,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t handle, cudn
   check_parameters(call, from, per, mode, epsilon);
   const double alpha = call.scalar(alpha_at, from.type, "alpha"), beta = call.scalar(beta_at, from.type, "beta");
   if (!call.good) return CUDNN_STATUS_BAD_PARAM;
-  call.reads(x, from), call.writes(y, to);
+  call.reads(x, from), call.writes(y, to), call.apart(x, from, y, to, "x and y");
   for (const void* p : {scale, bias, mean, variance}) call.reads(p, per);
   return call.run([=](const Call& self) {
     const Groups g = groups_of(from, mode);
@@ -120,8 +138,10 @@ cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t handle, cudnnBatchNo
   DnnCall call("cudnnBatchNormalizationBackward", handle);
   const Layout from = call.get(x_desc, "xDesc").layout, of_dy = call.get(dy_desc, "dyDesc").layout, of_dx = call.get(dx_desc, "dxDesc").layout;
   const Layout per = call.get(parameters_desc, "dBnScaleBiasDesc").layout;
-  call.same(from, of_dy, "x and dy");
-  call.same(from, of_dx, "x and dx");
+  call.identical(from, of_dy, "x and dy");
+  call.identical(from, of_dx, "x and dx");
+  call.apart(x, from, dx, of_dx, "x and dx");
+  call.apart(dy, of_dy, dx, of_dx, "dy and dx");
   check_parameters(call, from, per, mode, epsilon);
   const double alpha_data = call.scalar(alpha_data_at, from.type, "alphaDataDiff"), beta_data = call.scalar(beta_data_at, from.type, "betaDataDiff");
   const double alpha_parameters = call.scalar(alpha_parameters_at, from.type, "alphaParamDiff"), beta_parameters = call.scalar(beta_parameters_at, from.type, "betaParamDiff");
@@ -140,7 +160,7 @@ cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t handle, cudnnBatchNo
       s.mean = self.load(saved_mean, per, "saved mean");
       inverse = self.load(saved_inverse, per, "saved inverse variance");
     } else {
-      s = statistics(g, values);
+      s = statistics(g, values, from.type);
       for (const double v : s.variance) inverse.push_back(1 / std::sqrt(v + epsilon));
     }
     std::vector<double> sum(g.count(), 0.0), sum_normalised(g.count(), 0.0), out(values.size());

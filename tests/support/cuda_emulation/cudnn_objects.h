@@ -26,7 +26,7 @@ struct cudnnConvolutionStruct : eng_emulation::Object {
 struct cudnnPoolingStruct : eng_emulation::Object {
   std::vector<int> window, pad, stride;
   cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
-  bool set = false;
+  bool nans = true, set = false;  // nans: a NaN is the maximum
 };
 struct cudnnActivationStruct : eng_emulation::Object {
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_IDENTITY;
@@ -71,6 +71,7 @@ class DnnCall : private WorldLock, public Call {
     return good ? *found : kNone;
   }
   void same(const Layout& a, const Layout& b, const char* operands);
+  void identical(const Layout& a, const Layout& b, const char* operands);  // strides too
   // alpha and beta lie on the host: double for double tensors, else float.
   double scalar(const void* from, Type tensor, const char* argument);
   cudnnStatus_t failed() const { return good ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM; }

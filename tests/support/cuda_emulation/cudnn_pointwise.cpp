@@ -31,6 +31,10 @@ bool broadcasts(const Layout& small, const Layout& big) {
 struct Lines {
   size_t groups, length, inner;
 };
+// What both directions of a softmax want of a tensor.
+void check_softmax(DnnCall& call, const Layout& t) {
+  if (call.good) call.require(t.dims.size() == 4 || t.dims.size() == 5, "it takes 4 or 5 dimensions");
+}
 Lines lines_of(const Layout& x, cudnnSoftmaxMode_t mode) {
   const auto n = static_cast<size_t>(x.dims[0]), c = static_cast<size_t>(x.dims[1]);
   return mode == CUDNN_SOFTMAX_MODE_INSTANCE ? Lines{n, x.count() / n, 1} : Lines{n, c, x.count() / n / c};
@@ -94,9 +98,10 @@ cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t 
   DnnCall call("cudnnSoftmaxForward", handle);
   const Layout from = call.get(x_desc, "xDesc").layout, to = call.get(y_desc, "yDesc").layout;
   call.same(from, to, "x and y");
+  check_softmax(call, from);
   const double alpha = call.scalar(alpha_at, from.type, "alpha"), beta = call.scalar(beta_at, from.type, "beta");
   if (!call.good) return CUDNN_STATUS_BAD_PARAM;
-  call.reads(x, from), call.writes(y, to);
+  call.reads(x, from), call.writes(y, to), call.apart(x, from, y, to, "x and y");
   return call.run([=](const Call& self) {
     std::vector<double> v = self.load(x, from, "x");
     each_line(lines_of(from, mode), [&](const std::vector<size_t>& line) {
@@ -116,6 +121,10 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t
   const Layout of_y = call.get(y_desc, "yDesc").layout, of_dy = call.get(dy_desc, "dyDesc").layout, of_dx = call.get(dx_desc, "dxDesc").layout;
   call.same(of_y, of_dy, "y and dy");
   call.same(of_y, of_dx, "y and dx");
+  check_softmax(call, of_y);
+  if (dy == dx) call.identical(of_dy, of_dx, "dy and dx in place");
+  else call.apart(dy, of_dy, dx, of_dx, "dy and dx");
+  call.apart(y, of_y, dx, of_dx, "y and dx");
   const double alpha = call.scalar(alpha_at, of_y.type, "alpha"), beta = call.scalar(beta_at, of_y.type, "beta");
   if (!call.good) return CUDNN_STATUS_BAD_PARAM;
   call.reads(y, of_y), call.reads(dy, of_dy), call.writes(dx, of_dx);

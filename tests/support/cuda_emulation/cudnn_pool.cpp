@@ -11,6 +11,7 @@ namespace {
 struct Pool {
   Layout x, y;
   cudnnPoolingMode_t mode;
+  bool nans;
   int64_t in[3], out[3], window[3], pad[3], stride[3];
 };
 
@@ -20,6 +21,7 @@ void collect(DnnCall& call, cudnnPoolingDescriptor_t pooling, cudnnTensorDescrip
   p.y = call.get(y, "yDesc").layout;
   if (!call.good) return;
   p.mode = d.mode;
+  p.nans = d.nans;
   const size_t spatial = d.window.size();
   call.require(p.x.dims.size() == spatial + 2 && p.y.dims.size() == spatial + 2, "the descriptors have different numbers of dimensions");
   call.require(p.x.type == p.y.type, "x and y have different types");
@@ -31,6 +33,7 @@ void collect(DnnCall& call, cudnnPoolingDescriptor_t pooling, cudnnTensorDescrip
     const size_t from = i - (3 - spatial);
     p.in[i] = p.x.dims[from + 2], p.out[i] = p.y.dims[from + 2];
     p.window[i] = d.window[from], p.pad[i] = d.pad[from], p.stride[i] = d.stride[from];
+    call.require(p.in[i] + 2 * p.pad[i] >= p.window[i], "the window is larger than axis " + std::to_string(from + 2) + " of x with its pads");
     const int64_t expected = 1 + (p.in[i] + 2 * p.pad[i] - p.window[i]) / p.stride[i];
     call.require(p.out[i] == expected, "axis " + std::to_string(from + 2) + " of y is " + std::to_string(p.out[i]) + ", the pooling gives " + std::to_string(expected));
   }
@@ -88,13 +91,13 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescri
   collect(call, pooling, x_desc, y_desc, p);
   const double alpha = call.scalar(alpha_at, p.x.type, "alpha"), beta = call.scalar(beta_at, p.x.type, "beta");
   if (!call.good) return CUDNN_STATUS_BAD_PARAM;
-  call.reads(x, p.x), call.writes(y, p.y);
+  call.reads(x, p.x), call.writes(y, p.y), call.apart(x, p.x, y, p.y, "x and y");
   return call.run([=](const Call& self) {
     const std::vector<double> values = self.load(x, p.x, "x");
     std::vector<double> out(p.y.count());
     double now = 0;
     each_window(p, [&](size_t) { now = is_max(p) ? -std::numeric_limits<double>::infinity() : 0; },
-                [&](size_t i) { now = !is_max(p) ? now + values[i] : values[i] > now || values[i] != values[i] ? values[i] : now; },
+                [&](size_t i) { now = !is_max(p) ? now + values[i] : values[i] > now || (p.nans && values[i] != values[i]) ? values[i] : now; },
                 [&](size_t i, int64_t inside) { out[i] = is_max(p) ? now : now / divisor(p, inside); });
     self.store(y, p.y, out, alpha, beta, "y");
   });
@@ -107,12 +110,13 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescr
   Pool p;
   collect(call, pooling, x_desc, y_desc, p);
   const Layout of_dy = call.get(dy_desc, "dyDesc").layout, of_dx = call.get(dx_desc, "dxDesc").layout;
-  call.same(p.y, of_dy, "y and dy");
-  call.same(p.x, of_dx, "x and dx");
+  call.identical(p.y, of_dy, "y and dy");
+  call.identical(p.x, of_dx, "x and dx");
   const double alpha = call.scalar(alpha_at, p.x.type, "alpha"), beta = call.scalar(beta_at, p.x.type, "beta");
   if (!call.good) return CUDNN_STATUS_BAD_PARAM;
-  if (is_max(p)) call.reads(x, p.x), call.reads(y, p.y);
-  call.reads(dy, of_dy), call.writes(dx, of_dx);
+  call.require(x && y, "x or y is null");
+  if (is_max(p)) call.reads(x, p.x), call.reads(y, p.y), call.apart(dx, of_dx, x, p.x, "dx and x"), call.apart(dx, of_dx, y, p.y, "dx and y");
+  call.reads(dy, of_dy), call.writes(dx, of_dx), call.apart(dx, of_dx, dy, of_dy, "dx and dy");
   return call.run([=](const Call& self) {
     const std::vector<double> grad = self.load(dy, of_dy, "dy"), values = is_max(p) ? self.load(x, p.x, "x") : std::vector<double>();
     if (is_max(p)) self.load(y, p.y, "y");

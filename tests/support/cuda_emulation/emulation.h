@@ -21,6 +21,7 @@ struct Settings {
   int major = 9, minor = 0;         // compute capability
   int driver = -1;                  // CUDA version that the driver supports, such as 12040; 0: no driver; -1: the toolkit's
   std::string missing;              // libraries that cannot be loaded: "cuBLAS,cuDNN,NCCL"
+  std::string unsupported;          // functions of cuDNN that answer CUDNN_STATUS_NOT_SUPPORTED: "cudnnPoolingForward,cudnnSoftmaxForward"
   bool peers = true;                // devices can access each other
   Order order = Order::kLazy;
   uint64_t seed = 1;
@@ -31,7 +32,7 @@ struct Settings {
   long hang_operation = 0;          // the K-th operation that would run never does
 };
 
-// The settings of the environment: CUDA_EMULATION_DEVICES, _MEMORY (bytes), _CAPABILITY (90: 9.0), _DRIVER, _MISSING, _PEERS, _ORDER (lazy, random, eager), _SEED, _GRACE_MS,
+// The settings of the environment: CUDA_EMULATION_DEVICES, _MEMORY (bytes), _CAPABILITY (90: 9.0), _DRIVER, _MISSING, _UNSUPPORTED, _PEERS, _ORDER (lazy, random, eager), _SEED, _GRACE_MS,
 // _HANG_SECONDS, _FAIL_ALLOCATION, _FAIL_OPERATION, _HANG_OPERATION. They hold until the first reset.
 Settings settings_of_environment();
 

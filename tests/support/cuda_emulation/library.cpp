@@ -145,6 +145,11 @@ void Call::scratch(void* pointer, size_t bytes) {
   scratch_.emplace_back(pointer, bytes);
 }
 
+void Call::apart(const void* a, const Layout& of_a, const void* b, const Layout& of_b, const char* operands) {
+  const auto *from = static_cast<const char*>(a), *to = static_cast<const char*>(b);
+  require(from + of_a.extent() <= to || to + of_b.extent() <= from, std::string(operands) + " share memory");
+}
+
 void Call::submit(std::function<void(const Call&)> run) {
   if (!good || lost != cudaSuccess) return;
   operation_.what = what;

@@ -57,6 +57,8 @@ class Call {
   void reads(const void* pointer, const Layout& layout);
   void writes(void* pointer, const Layout& layout);
   void scratch(void* pointer, size_t bytes);  // of no defined content before and after
+  // A violation where the two share memory: of calls that are not documented to work in place.
+  void apart(const void* a, const Layout& of_a, const void* b, const Layout& of_b, const char* operands);
   void submit(std::function<void(const Call&)> run);
 
   // While running:

@@ -59,6 +59,7 @@ Settings settings_of_environment() {
   s.major = static_cast<int>(capability / 10), s.minor = static_cast<int>(capability % 10);
   s.driver = static_cast<int>(number("DRIVER", s.driver));
   if (const char* missing = std::getenv("CUDA_EMULATION_MISSING")) s.missing = missing;
+  if (const char* unsupported = std::getenv("CUDA_EMULATION_UNSUPPORTED")) s.unsupported = unsupported;
   s.peers = number("PEERS", s.peers) != 0;
   if (const char* order = std::getenv("CUDA_EMULATION_ORDER"))
     s.order = std::string(order) == "random" ? Order::kRandom : std::string(order) == "eager" ? Order::kEager : Order::kLazy;
@@ -83,9 +84,11 @@ World& world() {
   return *the;
 }
 
+bool is_among(const std::string& word, const std::string& list) { return ("," + list + ",").find("," + word + ",") != std::string::npos; }
+
 bool is_missing(const std::string& library) {
   std::lock_guard<std::mutex> lock(world().mutex);
-  return ("," + world().settings.missing + ",").find("," + library + ",") != std::string::npos;
+  return is_among(library, world().settings.missing);
 }
 
 void report_locked(const std::string& text) {

@@ -138,6 +138,7 @@ struct World {
 World& world();
 
 void report_locked(const std::string& text);
+bool is_among(const std::string& word, const std::string& list);  // words between commas
 
 // ---- objects ----
 
