@@ -1,5 +1,6 @@
 // What a CUDA kernel file writes against. A kernel is a class with run(); a KernelDef describes it; a file backends/cuda/kernels/<stem>.cu
-// (the stem of graph/ops/<stem>.cpp) defines `std::span<const KernelDef> <stem>_kernels()` and is named once in kernel_list.cpp.
+// (the stem of graph/ops/<stem>.cpp) defines `std::span<const KernelDef> <stem>_kernels()` and is named once in kernel_list.cpp; kernels by cuDNN of a
+// family that has own ones too are in <stem>_cudnn (see dnn.h).
 //
 // create() decides: shapes, strides, algorithm, workspace, library handles. run() is called by any thread with the device current; it
 // enqueues on the stream and neither allocates nor waits. Sums must not depend on timing: no floating-point atomics. Device code is

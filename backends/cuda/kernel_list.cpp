@@ -12,8 +12,11 @@
   X(gemm) \
   X(matmul) \
   X(conv) \
+  X(batch_norm_cudnn) \
   X(batch_norm) \
+  X(pool_cudnn) \
   X(pool) \
+  X(softmax_cudnn) \
   X(softmax) \
   X(loss) \
   X(metric) \

@@ -21,7 +21,10 @@
   X(cudnnSetConvolutionGroupCount) X(cudnnSetConvolutionMathType) \
   X(cudnnGetConvolutionForwardAlgorithm_v7) X(cudnnGetConvolutionForwardWorkspaceSize) X(cudnnConvolutionForward) \
   X(cudnnGetConvolutionBackwardDataAlgorithm_v7) X(cudnnGetConvolutionBackwardDataWorkspaceSize) X(cudnnConvolutionBackwardData) \
-  X(cudnnGetConvolutionBackwardFilterAlgorithm_v7) X(cudnnGetConvolutionBackwardFilterWorkspaceSize) X(cudnnConvolutionBackwardFilter)
+  X(cudnnGetConvolutionBackwardFilterAlgorithm_v7) X(cudnnGetConvolutionBackwardFilterWorkspaceSize) X(cudnnConvolutionBackwardFilter) \
+  X(cudnnBatchNormalizationForwardInference) X(cudnnBatchNormalizationForwardTraining) X(cudnnBatchNormalizationBackward) \
+  X(cudnnCreatePoolingDescriptor) X(cudnnDestroyPoolingDescriptor) X(cudnnSetPoolingNdDescriptor) X(cudnnPoolingForward) X(cudnnPoolingBackward) \
+  X(cudnnSoftmaxForward) X(cudnnSoftmaxBackward)
 
 #define ENG_NCCL_FUNCTIONS(X) \
   X(ncclGetUniqueId) X(ncclCommInitAll) X(ncclCommInitRank) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommGetAsyncError) X(ncclGetErrorString) \

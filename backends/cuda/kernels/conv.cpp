@@ -4,6 +4,7 @@
 // and the weight in channels-last order.
 #include <array>
 
+#include "backends/cuda/dnn.h"
 #include "backends/cuda/kernels/conv_direct.h"
 #include "backends/cuda/strided_copy.h"
 
@@ -12,44 +13,6 @@ namespace {
 
 constexpr size_t kMostWorkspace = size_t{256} << 20;
 constexpr int kAlgorithms = 10;
-
-// (N, C, L) as (N, C, 1, L).
-TensorView planar(const TensorView& t) {
-  TensorView p = t;
-  if (t.rank() == 3) {
-    p.dims.insert(p.dims.begin() + 2, 1);
-    p.strides.insert(p.strides.begin() + 2, t.dims[2] * t.strides[2]);
-  }
-  return p;
-}
-std::vector<int64_t> channels_last_strides(const std::vector<int64_t>& d) { return {d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]}; }
-
-template <class Handle, class Create, class Destroy>
-class Descriptor {
- public:
-  Descriptor(Create create, Destroy destroy) : destroy_(destroy) { check(create(&handle_), "making a descriptor"); }
-  ~Descriptor() { (void)destroy_(handle_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_ = nullptr;
-  Destroy destroy_;
-};
-
-class TensorDescriptor {
- public:
-  TensorDescriptor(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides)
-      : d_(cudnn().cudnnCreateTensorDescriptor, cudnn().cudnnDestroyTensorDescriptor) {
-    const std::vector<int> n(dims.begin(), dims.end()), s(strides.begin(), strides.end());
-    check(cudnn().cudnnSetTensorNdDescriptor(d_.get(), CUDNN_DATA_FLOAT, 4, n.data(), s.data()), "describing a tensor");
-  }
-  cudnnTensorDescriptor_t get() const { return d_.get(); }
-
- private:
-  Descriptor<cudnnTensorDescriptor_t, decltype(Cudnn::cudnnCreateTensorDescriptor), decltype(Cudnn::cudnnDestroyTensorDescriptor)> d_;
-};
 
 enum class Pass { kForward, kGradInput, kGradWeight };
 
@@ -142,31 +105,22 @@ class CudnnConv : public Kernel {
     pack_.run(c.stream, w, packed);
     return packed;
   }
-  // The handle is shared by the device's streams.
-  std::unique_lock<std::mutex> lock(const RunContext& c) const {
-    std::unique_lock held(c.device->mutex);
-    check(cudnn().cudnnSetStream(c.device->dnn, c.stream), "cuDNN's stream");
-    return held;
-  }
   void forward(const RunContext& c, const void* x, const void* w, void* own) const {
-    const float one = 1, zero = 0;
-    const auto held = lock(c);
-    check(cudnn().cudnnConvolutionForward(c.device->dnn, &one, x_.get(), x, w_.get(), w, conv_.get(), static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_), own, own_, &zero,
+    const DnnHandle handle(c);
+    check(cudnn().cudnnConvolutionForward(handle, &kDnnOne, x_.get(), x, w_.get(), w, conv_.get(), static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_), own, own_, &kDnnZero,
                                           y_.get(), c.out(0)),
           "convolution");
   }
   void grad_input(const RunContext& c, const void* w, void* dx, void* own) const {
-    const float one = 1, zero = 0;
-    const auto held = lock(c);
-    check(cudnn().cudnnConvolutionBackwardData(c.device->dnn, &one, w_.get(), w, y_.get(), c.in(0), conv_.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm_), own,
-                                               own_, &zero, x_.get(), dx),
+    const DnnHandle handle(c);
+    check(cudnn().cudnnConvolutionBackwardData(handle, &kDnnOne, w_.get(), w, y_.get(), c.in(0), conv_.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm_), own,
+                                               own_, &kDnnZero, x_.get(), dx),
           "gradient of a convolution's input");
   }
   void grad_weight(const RunContext& c, const void* x, void* dw, void* own) const {
-    const float one = 1, zero = 0;
-    const auto held = lock(c);
-    check(cudnn().cudnnConvolutionBackwardFilter(c.device->dnn, &one, x_.get(), x, y_.get(), c.in(1), conv_.get(), static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_),
-                                                 own, own_, &zero, w_.get(), dw),
+    const DnnHandle handle(c);
+    check(cudnn().cudnnConvolutionBackwardFilter(handle, &kDnnOne, x_.get(), x, y_.get(), c.in(1), conv_.get(), static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_),
+                                                 own, own_, &kDnnZero, w_.get(), dw),
           "gradient of a convolution's weight");
   }
 
@@ -231,14 +185,11 @@ std::unique_ptr<Kernel> create(const NodeView& n, eb_device* device) {
 
 template <ConvShape (*kShape)(const NodeView&)>
 std::string can_run(const NodeView& n) {
-  if (n.in(0).dtype != EB_FLOAT32) return "cuDNN is used for float32";
   const ConvShape s = kShape(n);
   if (s.wide.rank() > 4) return "cuDNN is used over one or two spatial axes";
-  if (s.wide.count() == 0 || s.narrow.count() == 0 || s.weight.count() == 0) return "an operand is empty";
   if (s.depthwise()) return "depthwise convolutions go to the direct kernel";
-  if (!s.weight.row_major()) return "the weight is not row-major";
-  if (!(s.wide.row_major() && s.narrow.row_major()) && !(s.wide.channels_last() && s.narrow.channels_last())) return "operands lie differently";
-  return missing_cudnn();
+  if (s.weight.count() == 0 || !s.weight.row_major()) return "the weight is empty or not row-major";
+  return refused_by_cudnn({&s.wide, &s.narrow});
 }
 
 }  // namespace
