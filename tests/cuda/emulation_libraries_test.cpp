@@ -442,6 +442,55 @@ TEST_CASE("cuDNN's softmax, activation, addition and reduction") {
   CHECK(eng_emulation::violations().empty());
 }
 
+TEST_CASE("calls in place that are not documented to work so, windows that do not fit and running statistics that were never written are caught") {
+  eng_emulation::reset();
+  Dnn dnn;
+  const Tensor t({2, 3, 4, 4}), per({1, 3, 1, 1}), small({2, 3, 2, 2}), last({2, 3, 4, 4}, CUDNN_TENSOR_NHWC);
+  const size_t count = 2 * 3 * 4 * 4;
+  OnDevice<float> x(numbers(count, 1)), y(count), dy(numbers(count, 2)), ones(Values(3, 1)), a(3), b(3);
+  const auto inference = [&](float* to) {
+    return cudnnBatchNormalizationForwardInference(dnn.handle, CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, t.at, x.at, t.at, to, per.at, ones.at, ones.at, ones.at, ones.at, 1e-5);
+  };
+  CHECK(inference(x.at) == CUDNN_STATUS_BAD_PARAM);
+  CHECK(caught("cudnnBatchNormalizationForwardInference: x and y share memory"));
+  CHECK(inference(y.at) == CUDNN_STATUS_SUCCESS);
+  CHECK(cudnnBatchNormalizationForwardTraining(dnn.handle, CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, t.at, x.at, t.at, y.at, per.at, ones.at, ones.at, 1.0, a.at, b.at, 1e-5, nullptr,
+                                               nullptr) == CUDNN_STATUS_SUCCESS);
+  CHECK(cudaStreamSynchronize(dnn.stream.at) == cudaSuccess);
+  CHECK(caught("running mean: reads memory that was never written"));
+  CHECK(cudnnBatchNormalizationBackward(dnn.handle, CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, &kOne, &kZero, t.at, x.at, last.at, dy.at, t.at, y.at, per.at, ones.at, a.at, b.at, 1e-5,
+                                        ones.at, ones.at) == CUDNN_STATUS_BAD_PARAM);
+  CHECK(caught("x and dy have different strides"));
+  CHECK(cudnnSoftmaxForward(dnn.handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &kOne, t.at, x.at, &kZero, t.at, x.at) == CUDNN_STATUS_BAD_PARAM);
+  CHECK(caught("cudnnSoftmaxForward: x and y share memory"));
+  CHECK(cudnnSoftmaxBackward(dnn.handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &kOne, t.at, x.at, t.at, dy.at, &kZero, t.at, dy.at) == CUDNN_STATUS_SUCCESS);
+  cudnnPoolingDescriptor_t pooling;
+  cudnnCreatePoolingDescriptor(&pooling);
+  CHECK(cudnnSetPooling2dDescriptor(pooling, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 5, 5, 0, 0, 2, 2) == CUDNN_STATUS_SUCCESS);
+  CHECK(cudnnPoolingForward(dnn.handle, pooling, &kOne, t.at, x.at, &kZero, small.at, y.at) == CUDNN_STATUS_BAD_PARAM);
+  CHECK(caught("the window is larger than axis 2 of x with its pads"));
+  CHECK(cudnnSetPooling2dDescriptor(pooling, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 2, 0, 2, 2) == CUDNN_STATUS_BAD_PARAM);
+  cudnnDestroyPoolingDescriptor(pooling);
+}
+
+TEST_CASE("a NaN is a maximum only where cuDNN was told so") {
+  eng_emulation::reset();
+  Dnn dnn;
+  cudnnPoolingDescriptor_t pooling;
+  cudnnCreatePoolingDescriptor(&pooling);
+  const Tensor tx({1, 1, 1, 4}), ty({1, 1, 1, 2});
+  OnDevice<float> x(Values{NAN, 5, 7, NAN}), y(2);
+  for (const cudnnNanPropagation_t nans : {CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN}) {
+    CHECK(cudnnSetPooling2dDescriptor(pooling, CUDNN_POOLING_MAX_DETERMINISTIC, nans, 1, 2, 0, 0, 1, 2) == CUDNN_STATUS_SUCCESS);
+    CHECK(cudnnPoolingForward(dnn.handle, pooling, &kOne, tx.at, x.at, &kZero, ty.at, y.at) == CUDNN_STATUS_SUCCESS);
+    CHECK(cudaStreamSynchronize(dnn.stream.at) == cudaSuccess);
+    if (nans == CUDNN_PROPAGATE_NAN) CHECK((std::isnan(y.host()[0]) && std::isnan(y.host()[1])));
+    else CHECK(y.host() == Values{5, 7});
+  }
+  cudnnDestroyPoolingDescriptor(pooling);
+  CHECK(eng_emulation::violations().empty());
+}
+
 // ---- NCCL ----
 
 namespace {

@@ -258,18 +258,34 @@ struct KernelCase {
   const char* op;
   std::vector<Shape> inputs;
   Attributes attributes;
+  const char* domain = "";
+  size_t outputs = 1;
+  double low = -1;  // inputs are random from here to 1
 };
 
 std::vector<KernelCase> kernel_cases() {
-  const Attributes same = attrs({{"pads", std::vector<int64_t>{1, 1, 1, 1}}});
-  const Attributes pool = attrs({{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+  using Ints = std::vector<int64_t>;
+  constexpr const char* own = "ai.engine";
+  const Attributes same = attrs({{"pads", Ints{1, 1, 1, 1}}}), pool = attrs({{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+  const Attributes padded = attrs({{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}});
+  Attributes counted = padded, padded_grad = padded, counted_grad = padded;
+  for (Attributes* a : {&counted, &counted_grad}) a->set("count_include_pad", int64_t{1});
+  for (Attributes* a : {&padded_grad, &counted_grad}) a->set("input_shape", Ints{2, 3, 5, 7});
+  const Attributes deep = attrs({{"kernel_shape", Ints{2, 2, 1}}});
+  const Attributes first = attrs({{"axis", int64_t{0}}}), middle = attrs({{"axis", int64_t{1}}});
   return {{"Identity", {{3, 5}}, {}}, {"Add", {{4, 6}, {4, 6}}, {}}, {"Add", {{2, 3, 4}, {3, 1}}, {}}, {"Mul", {{4, 6}, {6}}, {}}, {"Relu", {{7, 9}}, {}},
           {"Tanh", {{33}}, {}}, {"MatMul", {{5, 7}, {7, 3}}, {}}, {"MatMul", {{64, 96}, {96, 48}}, {}}, {"Gemm", {{5, 7}, {7, 3}, {3}}, {}},
-          {"Conv", {{2, 3, 7, 6}, {4, 3, 3, 3}}, same}, {"Conv", {{1, 16, 9, 9}, {32, 16, 3, 3}}, same}, {"MaxPool", {{2, 3, 6, 6}}, pool},
-          {"Softmax", {{4, 10}}, {}}, {"Transpose", {{3, 4, 5}}, {}}};
+          {"Conv", {{2, 3, 7, 6}, {4, 3, 3, 3}}, same}, {"Conv", {{1, 16, 9, 9}, {32, 16, 3, 3}}, same}, {"Transpose", {{3, 4, 5}}, {}},
+          {"MaxPool", {{2, 3, 6, 6}}, pool}, {"MaxPool", {{2, 3, 5, 7}}, padded}, {"MaxPool", {{2, 1, 3, 4, 2}}, deep}, {"AveragePool", {{2, 3, 5, 7}}, padded},
+          {"AveragePool", {{2, 3, 5, 7}}, counted}, {"AveragePool", {{2, 1, 3, 4, 2}}, deep}, {"MaxPoolGrad", {{2, 3, 3, 4}, {2, 3, 5, 7}}, padded, own},
+          {"AveragePoolGrad", {{2, 3, 3, 4}}, padded_grad, own}, {"AveragePoolGrad", {{2, 3, 3, 4}}, counted_grad, own},
+          {"Softmax", {{4, 10}}, {}}, {"Softmax", {{4, 10, 3}}, first}, {"LogSoftmax", {{2, 5, 3, 2}}, middle}, {"SoftmaxGrad", {{2, 5, 3}, {2, 5, 3}}, middle, own},
+          {"LogSoftmaxGrad", {{6, 5}, {6, 5}}, {}, own}, {"BatchNormalization", {{2, 3, 4, 5}, {3}, {3}, {3}, {3}}, {}, "", 1, 0.2},
+          {"BatchNormTraining", {{4, 3, 2, 5}, {3}, {3}, {3}, {3}}, {}, own, 5, 0.2}, {"BatchNormTraining", {{9, 3}, {3}, {3}, {3}, {3}}, {}, own, 5, 0.2},
+          {"BatchNormGrad", {{2, 3, 4, 5}, {2, 3, 4, 5}, {3}, {3}, {3}, {3}}, {}, own, 3, 0.2}};
 }
 
-// Creates, runs twice and destroys one kernel through its descriptor; the result is checked against the float64 reference.
+// Creates, runs twice and destroys one kernel through its descriptor; the results are checked against the float64 reference.
 void check_kernel(Session& s, const eb_kernel_desc* d, const Graph& g, const Node& node, const std::map<ValueId, RefTensor>& values) {
   NodeDesc desc(g, node, {});
   std::vector<const void*> in;
@@ -281,10 +297,12 @@ void check_kernel(Session& s, const eb_kernel_desc* d, const Graph& g, const Nod
     s.finish();
     in.push_back(p);
   }
-  const RefTensor& wanted = values.at(node.outputs[0]);
-  const size_t bytes = static_cast<size_t>(wanted.count()) * sizeof(float);
-  out.push_back(s.allocate(bytes));
-  std::vector<float> results[2];
+  std::vector<std::vector<float>> results[2];
+  for (ValueId v : node.outputs) {
+    const auto count = static_cast<size_t>(values.at(v).count());
+    out.push_back(s.allocate(count * sizeof(float)));
+    for (auto& result : results) result.emplace_back(count, -77.0F);
+  }
   for (auto& result : results) {
     eb_kernel* kernel = nullptr;
     REQUIRE(d->create(d, s.device, &desc.get(), &kernel, &s.error) == EB_OK);
@@ -293,19 +311,22 @@ void check_kernel(Session& s, const eb_kernel_desc* d, const Graph& g, const Nod
     REQUIRE(d->workspace(kernel, &again, &s.error) == EB_OK);
     CHECK(need == again);
     void* workspace = need ? s.allocate(need) : nullptr;
-    result.assign(static_cast<size_t>(wanted.count()), -77.0F);
     for (int run = 0; run < 2; ++run) REQUIRE(d->run(kernel, s.stream, in.data(), out.data(), workspace, &s.error) == EB_OK);
-    s.download(result.data(), out[0], bytes);
+    for (size_t i = 0; i < out.size(); ++i) s.download(result[i].data(), out[i], result[i].size() * sizeof(float));
     s.finish();
     d->destroy(kernel);
   }
   CHECK(results[0] == results[1]);
-  double scale = 1, worst = 0;
-  for (int64_t i = 0; i < wanted.count(); ++i) {
-    scale = std::max(scale, std::abs(wanted[i]));
-    worst = std::max(worst, std::abs(wanted[i] - static_cast<double>(results[0][static_cast<size_t>(i)])));
+  for (size_t k = 0; k < out.size(); ++k) {
+    const RefTensor& wanted = values.at(node.outputs[k]);
+    double scale = 1, worst = 0;
+    for (int64_t i = 0; i < wanted.count(); ++i) {
+      scale = std::max(scale, std::abs(wanted[i]));
+      worst = std::max(worst, std::abs(wanted[i] - static_cast<double>(results[0][k][static_cast<size_t>(i)])));
+    }
+    CAPTURE(k);
+    CHECK(worst <= 2e-5 * scale);
   }
-  CHECK(worst <= 2e-5 * scale);
 }
 
 void check_kernels(const eb_backend_table* b) {
@@ -315,6 +336,7 @@ void check_kernels(const eb_backend_table* b) {
     CAPTURE(c.op);
     Graph g;
     Node n;
+    n.domain = c.domain;
     n.op_type = c.op;
     n.attributes = c.attributes;
     std::map<ValueId, RefTensor> feeds;
@@ -324,18 +346,19 @@ void check_kernels(const eb_backend_table* b) {
       g.inputs.push_back(v);
       n.inputs.push_back(v);
       RefTensor t(DType::kFloat32, shape);
-      for (double& x : t.v) x = static_cast<double>(static_cast<float>(random.uniform(-1, 1)));
+      for (double& x : t.v) x = static_cast<double>(static_cast<float>(random.uniform(c.low, 1)));
       feeds[v] = t;
     }
-    n.outputs = {g.add_value("y")};
+    for (size_t i = 0; i < c.outputs; ++i) n.outputs.push_back(g.add_value("y"));
     const NodeId id = g.add_node(n);
-    REQUIRE(infer_node(g, id).ok());
+    const Status inferred = infer_node(g, id);
+    REQUIRE_MESSAGE(inferred.ok(), inferred.message());
     auto values = interpret(g, feeds);
     REQUIRE_MESSAGE(values.ok(), values.status().message());
     Session s(b);
     for (uint32_t i = 0; i < b->kernel_count; ++i) {
       const eb_kernel_desc* d = b->kernels[i];
-      if (text(d->op_type) != c.op || d->domain.length) continue;
+      if (text(d->op_type) != c.op || text(d->domain) != c.domain) continue;
       CAPTURE(text(d->name));
       NodeDesc desc(g, g.node(id), {});
       s.error = fresh();
