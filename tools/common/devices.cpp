@@ -182,7 +182,7 @@ Result<std::optional<Plan>> shared_plan(Ranks& ranks, const std::function<Result
 
 }  // namespace
 
-Result<std::vector<std::string>> device_names(const std::string& list) {
+Result<std::vector<std::string>> device_names(const std::string& list, int local_rank) {
   std::vector<std::string> out;
   std::set<std::string> seen;
   for (size_t begin = 0; begin <= list.size();) {
@@ -190,6 +190,7 @@ Result<std::vector<std::string>> device_names(const std::string& list) {
     std::string name = list.substr(begin, end - begin);
     if (name.empty()) return usage_error("--devices '", list, "': names with commas between them are wanted, such as cpu:0,cpu:1");
     if (name.find(':') == std::string::npos) name += ":0";
+    if (const size_t colon = name.find(':'); name.substr(colon) == ":rank") name = name.substr(0, colon + 1) + std::to_string(local_rank);
     if (!seen.insert(name).second) return usage_error("--devices ", list, ": ", name, " is named twice");
     out.push_back(name);
     begin = end + 1;
@@ -219,7 +220,8 @@ int64_t default_timeout_ms(const Graph& step, int64_t shards_in_a_row) {
 }
 
 Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks> ranks, const Graph& model, const StepMaker& step_of, const Console& console) {
-  ENG_ASSIGN(const std::vector<std::string> names, device_names(o.devices));
+  ENG_ASSIGN(const std::vector<std::string> names, device_names(o.devices));  // as rank 0, which plans, has them
+  ENG_ASSIGN(const std::vector<std::string> own, device_names(o.devices, ranks->local_rank()));
   const bool several = names.size() > 1;
   DeviceChoice choice;
   FleetOptions fleet;
@@ -242,6 +244,9 @@ Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks
   } else {
     for (const std::string& name : names) fleet.replicas.push_back({name});
   }
+  for (auto& replica : fleet.replicas)
+    for (std::string& name : replica)
+      if (const auto at = std::find(names.begin(), names.end(), name); at != names.end()) name = own[static_cast<size_t>(at - names.begin())];
   if (!o.memory.empty()) fleet.side_by_side = false;
   choice.fleet_options = fleet;
   ENG_ASSIGN(choice.fleet, Fleet::open(fleet, std::move(ranks)));

@@ -21,8 +21,8 @@ struct DeviceChoice {
   std::optional<Plan> plan;    // where one was made or read
 };
 
-// Names of --devices; an error for an empty list, a device that is named twice.
-Result<std::vector<std::string>> device_names(const std::string& list);
+// Names of --devices; an error for an empty list, a device that is named twice. "cuda:rank" is the device with this rank's number among those of its host.
+Result<std::vector<std::string>> device_names(const std::string& list, int local_rank = 0);
 // "8G", "512M", "1000000": bytes.
 Result<uint64_t> parse_bytes(const std::string& text, const std::string& option);
 

@@ -296,7 +296,7 @@ Status fit_into_memory(const TrainOptions& o, DeviceChoice& choice, Prepared& p,
 
 Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, std::shared_ptr<Ranks> ranks, const Console& console, Progress& progress) {
   auto p = std::make_unique<Prepared>();
-  ENG_ASSIGN(const std::vector<std::string> names, device_names(o.devices));
+  ENG_ASSIGN(const std::vector<std::string> names, device_names(o.devices, ranks->local_rank()));
   ENG_TRY(load_backends_for(names, o.backend_path));
   for (const std::string& name : names) ENG_TRY(Device::open(name).status());  // an unknown one is said before anything is read
   ENG_ASSIGN(const std::shared_ptr<Device> host, Device::open("cpu:0"));  // constants are folded on the CPU, whatever computes the steps

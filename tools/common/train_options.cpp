@@ -119,7 +119,7 @@ OptionGroup callback_rows(TrainOptions& o) {
 OptionGroup device_rows(TrainOptions& o) {
   return {"Devices",
           {
-              {.name = "--devices", .target = &o.devices, .value = "NAME,...", .help = "where it is computed, such as cpu:0,cpu:1; with several ranks (mpirun, srun) the devices of each"},
+              {.name = "--devices", .target = &o.devices, .value = "NAME,...", .help = "where it is computed, such as cpu:0,cpu:1; with several ranks (mpirun, srun) the devices of each; cuda:rank is a GPU for each rank of a host"},
               {.name = "--parallel", .target = &o.parallel, .value = "HOW",
                .help = "several devices: data (each computes shards of the batch), branch (each computes branches of the model), auto (what is predicted to be fastest, one device included; ranks: data), none",
                .choices = {"auto", "data", "branch", "none"}},
@@ -138,7 +138,7 @@ OptionGroup device_rows(TrainOptions& o) {
               {.name = "--threads", .target = &o.threads, .value = "N", .help = "threads of a shard; sums depend on it, so it belongs to the recipe",
                .default_text = "processors / shards", .low = 0, .high = 4096},
               {.name = "--precision", .target = &o.precision, .value = "TYPE", .help = "of the computation", .choices = {"fp32", "bf16"}},
-              {.name = "--deterministic", .target = &o.deterministic, .help = "same bits on every run where a device would not guarantee it (the CPU always does)"},
+              {.name = "--deterministic", .target = &o.deterministic, .help = "GPUs too add up gradients in the fixed order of shards, so that any number of them gives the same bits (CPUs always do); slower than their all-reduce"},
           }};
 }
 
