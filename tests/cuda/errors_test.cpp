@@ -1,5 +1,6 @@
 // What a user meets when CUDA cannot do what is asked: engine-train and engine-graph as processes of their own, with the plugin over the emulation, which plays
 // the machines that are not here, and with the real plugin where it was built and there is no driver. Errors have status 4 and say what to do.
+// Plugin files that are cut short or damaged: tests/engine/plugin_damage_test.cpp.
 #include <filesystem>
 
 #include "tests/support/train_run.h"

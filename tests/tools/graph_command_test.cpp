@@ -1,4 +1,5 @@
-// engine-graph: options that a command does not use, and endings that do not fit the form, are refused.
+// engine-graph: options that a command does not use, and endings that do not fit the form, are refused; so is a plugin file that is cut short.
+#include "tests/support/fake_plugin.h"
 #include "tests/support/train_run.h"
 #include "tests/tools/run_command.h"
 
@@ -24,6 +25,17 @@ TEST_CASE("engine-graph refuses the options of other commands") {
   CHECK(run("gradient", {"--out", folder / "s.svg"}).status == 0);
   CHECK(text_of_file(folder / "s.svg").find("<svg") != std::string::npos);
   CHECK(run_command(folder.path(), "engine-graph", {"devices"}).status == 0);
+}
+
+TEST_CASE("engine-graph: a plugin file that is cut short is an error with status 4") {
+  TempFolder folder;
+  const std::string whole = text_of_file(fake_backend_path()), path = folder / "engine-backend-cut.so";
+  REQUIRE(whole.size() > 10000);
+  std::ofstream(path, std::ios::binary) << whole.substr(0, 10000);
+  const CommandResult r = run_command(folder.path(), "engine-graph", {"devices", "--backend-path", path});
+  CHECK(r.status == 4);
+  CHECK(r.out.empty());
+  CHECK_MESSAGE(r.says("error: backend '" + path + "' cannot be loaded: the file is cut short or damaged: its table of sections takes "), r.err);
 }
 
 }  // namespace
