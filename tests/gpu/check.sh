@@ -41,6 +41,9 @@ run "conformance on $device" "$bin/test_backends" -tc='conformance: the backend 
 run "training on $device against the CPU" "$bin/test_backends" -tc='training on another device*'
 run "runs on $device and its neighbours" "$bin/test_backends" -tc='several other devices*,another device*'
 run "operators on $device against float64" "$bin/test_ops" -tce='every operator of the catalogue*'
+if [ -n "$emulated" ]; then
+  run "those of cuDNN without it" env CUDA_EMULATION_MISSING=cuDNN "$bin/test_ops" -sf='*/conv_test*,*/batch_norm_test*,*/pool_test*,*/softmax_test*'
+fi
 if [ -s "$work/report" ]; then
   echo "the emulation complains:" >&2
   sort "$work/report" | uniq -c | sort -rn | head -n 40 >&2

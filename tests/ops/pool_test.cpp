@@ -61,6 +61,32 @@ TEST_CASE("pool: AveragePool agrees with the reference and finite differences") 
   }
 }
 
+TEST_CASE("pool: pads, rounding and dilation, each by itself") {
+  using Ints = std::vector<int64_t>;
+  struct Window {
+    Shape x;
+    Ints kernel, strides, pads;
+    int64_t ceil = 0, dilation = 1;
+  };
+  const Window windows[] = {
+      {{2, 3, 7, 7}, {3, 3}, {2, 2}, {1, 1, 1, 1}}, {{2, 3, 8, 5}, {3, 2}, {2, 1}, {1, 1, 1, 1}},            // the same at both ends
+      {{2, 3, 8, 8}, {3, 3}, {2, 2}, {1, 1, 0, 0}}, {{2, 3, 6, 6}, {3, 3}, {2, 2}, {0, 0, 1, 1}}, {{2, 3, 5}, {3}, {1}, {2, 0}},
+      {{2, 3, 6, 6}, {3, 3}, {2, 2}, {0, 0, 0, 0}, 1}, {{2, 3, 7, 7}, {3, 3}, {2, 2}, {0, 0, 0, 0}, 1},      // with something to round and without
+      {{2, 3, 5, 5}, {3, 3}, {2, 2}, {1, 1, 0, 0}, 1}, {{2, 3, 6}, {2}, {3}, {1, 1}, 1},                     // a window that passes the pads' end
+      {{2, 3, 9, 9}, {3, 3}, {2, 2}, {2, 2, 2, 2}, 0, 2}, {{1, 2, 4, 5, 6}, {2, 3, 2}, {1, 2, 2}, {1, 1, 0, 1, 1, 0}}, {{1, 2, 4, 4, 4}, {3, 3, 3}, {2, 2, 2}, {1, 0, 1, 0, 1, 1}},
+      {{2, 3, 4, 4}, {4, 4}, {1, 1}, {0, 0, 0, 0}},                                                          // one window
+  };
+  uint64_t seed = 0;
+  for (const Window& w : windows)
+    for (const char* op : {"MaxPool", "AveragePool"})
+      for (int64_t counted = 0; counted < (*op == 'A' ? 2 : 1); ++counted) {
+        OpCase c{.op = op, .inputs = {real(w.x)}, .seed = ++seed};
+        c.attributes = attrs({{"kernel_shape", w.kernel}, {"strides", w.strides}, {"pads", w.pads}, {"ceil_mode", w.ceil}, {"dilations", Ints(w.kernel.size(), w.dilation)}});
+        if (counted) c.attributes.set("count_include_pad", counted);
+        check_op(c);
+      }
+}
+
 TEST_CASE("pool: LpPool agrees with the reference and finite differences") {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     OpCase c = random_pool("LpPool", seed);
@@ -94,6 +120,15 @@ TEST_CASE("pool: a NaN in the window is the maximum") {
   auto y = run_on_cpu(c)[0];
   CHECK(std::isnan(y.at(0)));
   CHECK(y.at(1) == 2);
+  // Wherever it is in the window, in three spatial axes too.
+  for (int64_t at = 0; at < 8; ++at) {
+    std::vector<double> x(16, 1);
+    x[static_cast<size_t>(at)] = nan;
+    OpCase deep{.op = "MaxPool", .inputs = {given({1, 2, 2, 2, 2}, x)}, .attributes = attrs({{"kernel_shape", std::vector<int64_t>{2, 2, 2}}})};
+    y = run_on_cpu(deep)[0];
+    CHECK(std::isnan(y.at(0)));
+    CHECK(y.at(1) == 1);
+  }
 }
 
 TEST_CASE("pool: equal maxima send the gradient to the first") {
