@@ -155,7 +155,7 @@ TEST_CASE("cuda kernels: what goes to cuDNN, and why not") {
 // What cuDNN does not support, and says so only when it is called, its own kernel does, in the same run and in those that follow.
 TEST_CASE("cuda kernels: the own kernel takes over where cuDNN refuses a node when it runs") {
   for (const std::string& refusing : {std::string(), std::string("cudnnSoftmaxForward,cudnnPoolingForward")}) {
-    eng_emulation::reset({.devices = 1, .unsupported = refusing});
+    eng_emulation::reset({.unsupported = refusing});
     const eb_backend_table* b = eb_get_backend();
     eb_error error{sizeof(eb_error), 0, {0}};
     eb_device* device = nullptr;

@@ -85,6 +85,8 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t handle, cudnn
   call.reads(x, from), call.reads(scale, per), call.reads(bias, per), call.writes(y, to), call.apart(x, from, y, to, "x and y");
   for (void* p : {running_mean, running_variance, saved_mean, saved_inverse})
     if (p) call.writes(p, per);
+  if (running_mean) call.apart(running_mean, per, running_variance, per, "running mean and variance");
+  if (saved_mean) call.apart(saved_mean, per, saved_inverse, per, "saved mean and inverse variance");
   return call.run([=](const Call& self) {
     const Groups g = groups_of(from, mode);
     const std::vector<double> values = self.load(x, from, "x"), scales = self.load(scale, per, "scale"), biases = self.load(bias, per, "bias");
@@ -95,8 +97,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t handle, cudnn
     self.store(y, to, out, alpha, beta, "y");
     if (running_mean) {
       std::vector<double> unbiased = s.variance;
-      if (g.members() > 1)
-        for (double& v : unbiased) v *= g.members() / (g.members() - 1);
+      for (double& v : unbiased) v *= g.members() / (g.members() - 1);  // of one value: NaN
       blend(self, running_mean, per, s.mean, factor, "running mean");
       blend(self, running_variance, per, unbiased, factor, "running variance");
     }
@@ -150,7 +151,7 @@ cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t handle, cudnnBatchNo
   call.reads(x, from), call.reads(dy, of_dy), call.reads(scale, per);
   for (const void* p : {saved_mean, saved_inverse})
     if (p) call.reads(p, per);
-  call.writes(dx, of_dx), call.writes(dscale, per), call.writes(dbias, per);
+  call.writes(dx, of_dx), call.writes(dscale, per), call.writes(dbias, per), call.apart(dscale, per, dbias, per, "dscale and dbias");
   return call.run([=](const Call& self) {
     const Groups g = groups_of(from, mode);
     const std::vector<double> values = self.load(x, from, "x"), grad = self.load(dy, of_dy, "dy"), scales = self.load(scale, per, "scale");
