@@ -19,20 +19,29 @@
 #include "tools/common/graph_report.h"
 #include "tools/common/model_source.h"
 #include "tools/common/option_table.h"
+#include "tools/common/optimizer_options.h"
 #include "tools/common/plan_command.h"
 
 namespace eng::tools {
 namespace {
 
 struct GraphOptions {
-  std::string command, model, other, format = "text", out, target, size, optimizer = "sgd", loss = "auto", cut_at, backend_path;
+  std::string command, model, other, format = "text", out, target, size, loss = "auto", cut_at, backend_path;
   std::vector<std::string> shapes, freeze;
   std::vector<double> batches{1, 8, 32};
   int64_t batch = 1, classes = 0, seed = 0;
   PlanRequest plan;
-  double dropout = 0, momentum = 0, weight_decay = 0, clip_norm = 0, clip_value = 0;
-  bool all = false, nesterov = false, freeze_bn = false;
+  OptimizerSpec optimizer;
+  double dropout = 0;
+  bool all = false, freeze_bn = false;
 };
+
+std::vector<OptionRow> step_rows(GraphOptions& o) {
+  std::vector<OptionRow> rows = momentum_rows(o.optimizer);
+  for (const OptionRow& row : gradient_rows(o.optimizer)) rows.push_back(row);
+  rows.push_back({.name = "--freeze-bn", .target = &o.freeze_bn, .help = "batch normalisation uses and keeps its stored statistics"});
+  return rows;
+}
 
 OptionTable graph_table(GraphOptions& o) {
   OptionTable t;
@@ -62,7 +71,7 @@ OptionTable graph_table(GraphOptions& o) {
                 {.name = "--shape", .target = &o.shapes, .value = "INPUT:DxD..", .help = "shape of an input without the batch, such as x:140x256", .default_text = "from the model"},
                 {.name = "--batches", .target = &o.batches, .value = "N,...", .help = "batch sizes of info and memory", .low = 1, .high = 1 << 20},
                 {.name = "--batch", .target = &o.batch, .value = "N", .help = "batch size of draw, gradient and plan", .default_text = "1; of plan 32", .low = 1, .high = 1 << 20},
-                {.name = "--optimizer", .target = &o.optimizer, .value = "NAME", .help = "of memory, gradient and plan (sgd: with momentum in info and memory)", .choices = {"sgd", "rmsprop", "adam", "adamw"}},
+                optimizer_row(o.optimizer, "of memory, gradient and plan (sgd: with momentum in info and memory)"),
                 {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "of gradient and plan",
                  .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
                 {.name = "--freeze", .target = &o.freeze, .value = "GLOB,...", .help = "weights that are not trained", .default_text = "none"},
@@ -73,13 +82,7 @@ OptionTable graph_table(GraphOptions& o) {
                 {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "devices, plan: backend plugins, files or folders separated by ':'",
                  .default_text = "ENGINE_BACKEND_PATH, else beside the program"},
                 {.name = "--all", .target = &o.all, .help = "trainable: list every weight"}}},
-              {"Training step of gradient and plan, as engine-train makes it with the same options",
-               {{.name = "--momentum", .target = &o.momentum, .value = "M", .help = "of sgd", .low = 0, .high = 1},
-                {.name = "--nesterov", .target = &o.nesterov, .help = "Nesterov's form of the momentum"},
-                {.name = "--weight-decay", .target = &o.weight_decay, .value = "W", .help = "adamw: w -= lr * W * w; others: W * w is added to the gradient", .low = 0},
-                {.name = "--clip-norm", .target = &o.clip_norm, .value = "N", .help = "largest norm of all gradients together", .default_text = "off", .low = 0},
-                {.name = "--clip-value", .target = &o.clip_value, .value = "V", .help = "largest magnitude of a gradient's element", .default_text = "off", .low = 0},
-                {.name = "--freeze-bn", .target = &o.freeze_bn, .help = "batch normalisation uses and keeps its stored statistics"}}},
+              {"Training step of gradient and plan, as engine-train makes it with the same options", step_rows(o)},
               {"Planning",
                {{.name = "--devices", .target = &o.plan.devices, .value = "NAME,...", .help = "devices of the step, such as cpu:0,cpu:1"},
                 {.name = "--parallel", .target = &o.plan.parallel, .value = "HOW",
@@ -177,17 +180,22 @@ ShapeBinding with_batch(ShapeBinding b, int64_t batch) {
   return b;
 }
 
-Status info(Context& c) {
+Status freeze_weights(Context& c) { return c.o.freeze.empty() ? Status() : freeze(c.model, c.o.freeze).status(); }
+
+Result<InfoReport> report_of(Context& c) {
   ENG_TRY(only_formats(c.o, {"text", "json"}));
+  ENG_TRY(freeze_weights(c));
   const std::vector<int64_t> batches(c.o.batches.begin(), c.o.batches.end());
-  InfoReport r = info_of(c.model, c.o.model, c.binding, c.o.target, c.device, batches, c.o.optimizer);
+  return info_of(c.model, c.o.model, c.binding, c.o.target, c.device, batches, c.o.optimizer.kind);
+}
+
+Status info(Context& c) {
+  ENG_ASSIGN(const InfoReport r, report_of(c));
   return deliver(c.o, c.o.format == "json" ? as_json(r) : as_text(r));
 }
 
 Status memory(Context& c) {
-  ENG_TRY(only_formats(c.o, {"text", "json"}));
-  const std::vector<int64_t> batches(c.o.batches.begin(), c.o.batches.end());
-  const InfoReport r = info_of(c.model, c.o.model, c.binding, c.o.target, c.device, batches, c.o.optimizer);
+  ENG_ASSIGN(const InfoReport r, report_of(c));
   if (r.memory.empty()) return invalid(c.o.model, ": ", r.flops_problem);
   if (c.o.format == "json") return deliver(c.o, as_json(r));
   std::string text;
@@ -217,6 +225,7 @@ Status check(Context& c) {
 
 Status trainable(Context& c) {
   ENG_TRY(only_formats(c.o, {"text", "json"}));
+  ENG_TRY(freeze_weights(c));
   const TrainableReport r = trainable_of(c.model, c.binding, c.o.target, c.device);
   ENG_TRY(deliver(c.o, c.o.format == "json" ? as_json(r) : as_text(r, c.o.all)));
   return r.obstacles.empty() && r.problem.empty() ? Status() : unsupported(c.o.model, " cannot be trained as it is");
@@ -234,23 +243,23 @@ Result<HeadReport> put_head(Context& c) {
   return replace_head(c.model, head, with_batch(c.binding, 1), evaluator_on(c.device));
 }
 
-// The model of a training step: with a new head where --classes asks for one.
+// The model of a training step: with a new head where --classes asks for one, and weights frozen.
 Status prepare_step(Context& c) {
   const GraphOptions& o = c.o;
   if (o.classes == 0 && (!o.cut_at.empty() || o.dropout > 0)) return usage_error("--cut-at and --dropout belong to a new head: give --classes");
-  if ((o.momentum > 0 || o.nesterov) && o.optimizer != "sgd") return usage_error("--momentum and --nesterov belong to --optimizer sgd, not ", o.optimizer);
-  if (o.nesterov && o.momentum == 0) return usage_error("--nesterov belongs to --momentum, which is 0");
-  if (o.classes == 0) return {};
-  ENG_ASSIGN(const HeadReport r, put_head(c));
-  c.console.note("head: put   " + r.put);
-  return o.freeze.empty() ? Status() : freeze(c.model, o.freeze).status();
+  ENG_TRY(check_optimizer(o.optimizer));
+  if (o.classes > 0) {
+    ENG_ASSIGN(const HeadReport r, put_head(c));
+    c.console.note("head: put   " + r.put);
+  }
+  return freeze_weights(c);
 }
 
 Result<Step> step_of(const Context& c, int64_t batch) {
   StepOptions options;
   options.target = c.o.target;
   options.freeze_bn = c.o.freeze_bn;
-  options.optimizer = {.kind = c.o.optimizer, .momentum = c.o.momentum, .nesterov = c.o.nesterov, .weight_decay = c.o.weight_decay, .clip_norm = c.o.clip_norm, .clip_value = c.o.clip_value};
+  options.optimizer = c.o.optimizer;
   options.seed = static_cast<uint64_t>(c.o.seed);
   ENG_ASSIGN(options.loss, c.o.loss == "auto" ? Result<LossKind>(LossKind::kAuto) : parse_loss(c.o.loss));
   return build_training_step(c.model, with_batch(c.binding, batch), options, evaluator_on(c.device));
@@ -403,7 +412,6 @@ Status run(GraphOptions& o, const std::vector<std::string>& given, const Console
   Context c{o, given, console, nullptr, {}, {}};
   ENG_ASSIGN(c.device, Device::open("cpu:0"));
   ENG_ASSIGN(c.model, read_model(o.model, console));
-  if (!o.freeze.empty() && o.classes == 0) ENG_TRY(freeze(c.model, o.freeze).status());  // else when the new head is there
   ENG_ASSIGN(c.binding, open_sizes(c.model, o));
   return found->run(c);
 }

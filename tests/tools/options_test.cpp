@@ -96,7 +96,7 @@ TEST_CASE("config.toml reads back to the same options, and the command line wins
   CHECK(back.out == o.out);
   CHECK(back.freeze == o.freeze);
   CHECK(back.zoom == o.zoom);
-  CHECK(back.nesterov);
+  CHECK(back.optimizer.nesterov);
   CHECK(back.epochs == 1);  // kept
   back.epochs = 4;
   CHECK(write_config(train_table(back), {}) == text);

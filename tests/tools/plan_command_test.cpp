@@ -191,7 +191,7 @@ TEST_CASE("wrong words are refused with the known ones") {
                                 {{"--format=png"}, "known are text, json, dot, svg, html"},
                                 {{"--batches=4"}, "--batches means nothing to plan"},
                                 {{"--cut-at=join"}, "--cut-at and --dropout belong to a new head: give --classes"},
-                                {{"--optimizer=adam", "--momentum=0.9"}, "--momentum and --nesterov belong to --optimizer sgd, not adam"}};
+                                {{"--optimizer=adam", "--momentum=0.9"}, "--momentum belongs to --optimizer sgd, not adam"}};
   for (const Case& c : cases) {
     const CommandResult r = run.plan(c.words);
     CHECK_MESSAGE(r.status == 2, c.words[0]);

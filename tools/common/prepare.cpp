@@ -335,8 +335,7 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, std::s
   }
 
   StepOptions step;
-  step.optimizer = {.kind = o.optimizer, .momentum = o.momentum, .nesterov = o.nesterov, .rho = o.rho, .beta1 = o.beta1, .beta2 = o.beta2,
-                    .epsilon = o.epsilon, .weight_decay = o.weight_decay, .clip_norm = o.clip_norm, .clip_value = o.clip_value};
+  step.optimizer = o.optimizer;
   step.freeze_bn = o.freeze_bn;
   step.target = o.target;
   step.seed = static_cast<uint64_t>(o.seed);

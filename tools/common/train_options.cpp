@@ -40,28 +40,24 @@ OptionGroup run_rows(TrainOptions& o) {
 }
 
 OptionGroup objective_rows(TrainOptions& o) {
-  return {"Objective",
-          {
-              {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "computed from logits, whatever the model ends in; auto: from the model's end and the labels",
-               .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
-              {.name = "--target", .target = &o.target, .value = "NAME", .help = "the model's output that is trained", .default_text = "the first that depends on weights"},
-              {.name = "--metrics", .target = &o.metrics, .value = "NAME,...", .help = "beside the loss", .choices = {"accuracy", "acc", "none"}},
-              {.name = "--optimizer", .target = &o.optimizer, .value = "NAME", .help = "with Keras's formulas", .choices = {"sgd", "rmsprop", "adam", "adamw"}},
-              {.name = "--lr", .target = &o.lr, .value = "RATE", .help = "learning rate at the start", .low = 0},
-              {.name = "--momentum", .target = &o.momentum, .value = "M", .help = "of sgd", .low = 0, .high = 1},
-              {.name = "--nesterov", .target = &o.nesterov, .help = "Nesterov's form of the momentum"},
-              {.name = "--decay", .target = &o.decay, .value = "D", .help = "time decay: the rate is divided by 1 + D * steps done", .low = 0},
-              {.name = "--rho", .target = &o.rho, .value = "R", .help = "of rmsprop", .low = 0, .high = 1},
-              {.name = "--beta1", .target = &o.beta1, .value = "B", .help = "of adam and adamw", .low = 0, .high = 1},
-              {.name = "--beta2", .target = &o.beta2, .value = "B", .help = "of adam and adamw", .low = 0, .high = 1},
-              {.name = "--epsilon", .target = &o.epsilon, .value = "E", .help = "of rmsprop, adam and adamw", .low = 0},
-              {.name = "--weight-decay", .target = &o.weight_decay, .value = "W", .help = "adamw: w -= lr * W * w; others: W * w is added to the gradient", .low = 0},
-              {.name = "--clip-norm", .target = &o.clip_norm, .value = "N", .help = "largest norm of all gradients together", .default_text = "off", .low = 0},
-              {.name = "--clip-value", .target = &o.clip_value, .value = "V", .help = "largest magnitude of a gradient's element", .default_text = "off", .low = 0},
-              {.name = "--schedule", .target = &o.schedule, .value = "FORM",
-               .help = "of the learning rate: constant, step:GAMMA,EVERY_EPOCHS (step alone: 0.5,1; EVERY_EPOCHS is 1 if not given), or cosine (to 0 at the end of the run)"},
-              {.name = "--warmup", .target = &o.warmup, .value = "STEPS", .help = "steps in which the rate rises from 0", .low = 0},
-          }};
+  OptionGroup group{"Objective",
+                    {
+                        {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "computed from logits, whatever the model ends in; auto: from the model's end and the labels",
+                         .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
+                        {.name = "--target", .target = &o.target, .value = "NAME", .help = "the model's output that is trained", .default_text = "the first that depends on weights"},
+                        {.name = "--metrics", .target = &o.metrics, .value = "NAME,...", .help = "beside the loss", .choices = {"accuracy", "acc", "none"}},
+                        optimizer_row(o.optimizer, "with Keras's formulas"),
+                        {.name = "--lr", .target = &o.lr, .value = "RATE", .help = "learning rate at the start", .low = 0},
+                    }};
+  const auto add = [&group](const std::vector<OptionRow>& rows) { group.rows.insert(group.rows.end(), rows.begin(), rows.end()); };
+  add(momentum_rows(o.optimizer));
+  add({{.name = "--decay", .target = &o.decay, .value = "D", .help = "time decay: the rate is divided by 1 + D * steps done", .low = 0}});
+  add(adaptive_rows(o.optimizer));
+  add(gradient_rows(o.optimizer));
+  add({{.name = "--schedule", .target = &o.schedule, .value = "FORM",
+        .help = "of the learning rate: constant, step:GAMMA,EVERY_EPOCHS (step alone: 0.5,1; EVERY_EPOCHS is 1 if not given), or cosine (to 0 at the end of the run)"},
+       {.name = "--warmup", .target = &o.warmup, .value = "STEPS", .help = "steps in which the rate rises from 0", .low = 0}});
+  return group;
 }
 
 OptionGroup model_rows(TrainOptions& o) {
@@ -186,15 +182,7 @@ Status check_partners(const TrainOptions& o) {
     return name.empty() ? Status() : usage_error(name, " ", why);
   };
   if (o.out.empty()) return usage_error("--out '': the name of a folder is wanted");
-  const bool adam = o.optimizer == "adam" || o.optimizer == "adamw";
-  ENG_TRY(refuse({"--momentum", "--nesterov"}, o.optimizer != "sgd", "belongs to --optimizer sgd, not " + o.optimizer));
-  ENG_TRY(refuse({"--nesterov"}, o.momentum == 0, "belongs to --momentum, which is 0"));
-  ENG_TRY(refuse({"--rho"}, o.optimizer != "rmsprop", "belongs to --optimizer rmsprop, not " + o.optimizer));
-  ENG_TRY(refuse({"--beta1", "--beta2"}, !adam, "belongs to --optimizer adam and adamw, not " + o.optimizer));
-  ENG_TRY(refuse({"--epsilon"}, o.optimizer == "sgd", "belongs to --optimizer rmsprop, adam and adamw, not sgd"));
-  ENG_TRY(refuse({"--rho"}, o.rho >= 1, "must be less than 1"));
-  ENG_TRY(refuse({"--beta1"}, o.beta1 >= 1, "must be less than 1"));
-  ENG_TRY(refuse({"--beta2"}, o.beta2 >= 1, "must be less than 1"));
+  ENG_TRY(check_optimizer(o.optimizer));
   ENG_TRY(refuse({"--validation-steps"}, o.val.empty() && o.val_split == 0, "needs validation data: give --val or --val-split"));
   ENG_TRY(refuse({"--save-best-only"}, o.keep == 0, "is about the numbered checkpoints of --keep, which is not given"));
   const bool moves = o.rotate > 0 || o.shear > 0 || !o.zoom.empty() || !o.shift.empty();

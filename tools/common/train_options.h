@@ -7,6 +7,7 @@
 
 #include "tools/common/data_options.h"
 #include "tools/common/option_table.h"
+#include "tools/common/optimizer_options.h"
 
 namespace eng::tools {
 
@@ -18,11 +19,11 @@ struct TrainOptions {
   int64_t epochs = 1, batch = 32, steps_per_epoch = 0, validation_steps = 0, steps = 0, seed = 0, verbose = 1, threads = 0;
   bool resume = false, metrics_every_step = false;
   // objective
-  std::string loss = "auto", optimizer = "sgd", schedule = "constant", target;
+  std::string loss = "auto", schedule = "constant", target;
   std::vector<std::string> metrics{"accuracy"};
-  double lr = 1e-3, momentum = 0, decay = 0, rho = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-7, weight_decay = 0, clip_norm = 0, clip_value = 0;
+  OptimizerSpec optimizer;
+  double lr = 1e-3, decay = 0;
   int64_t warmup = 0;
-  bool nesterov = false;
   // model
   std::string replace_head, cut_at, weights;
   double new_head_dropout = 0;

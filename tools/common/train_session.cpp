@@ -127,7 +127,7 @@ Status write_report(const Prepared& p, const Trainer& trainer, const TrainOption
   r.facts = {{"model", o.model}, {"training data", o.data + ": " + p.training->describe()}};
   if (p.validation) r.facts.emplace_back("validation data", (o.val.empty() ? "split off" : o.val) + ": " + p.validation->describe());
   r.facts.emplace_back("loss", p.plan.loss_note);
-  r.facts.emplace_back("optimiser", cat(o.optimizer, ", learning rate ", o.lr, ", schedule ", o.schedule));
+  r.facts.emplace_back("optimiser", cat(o.optimizer.kind, ", learning rate ", o.lr, ", schedule ", o.schedule));
   r.facts.emplace_back("trained", cat(p.plan.parameters.size(), " weight tensors; ", trainer.state().epoch, " epochs, ", trainer.state().step, " steps"));
   if (const auto& best = trainer.monitor().state(); best.best) r.facts.emplace_back("best", cat(trainer.monitor().metric(), " ", *best.best, " in epoch ", best.best_epoch + 1));
   r.classes = p.classes;
