@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 #define EB_ABI_MAJOR 1
-#define EB_ABI_MINOR 2
+#define EB_ABI_MINOR 3
 #define EB_MAX_RANK 8
 #define EB_ERROR_MESSAGE_BYTES 512
 
@@ -85,6 +85,7 @@ typedef struct eb_device_info {
   uint64_t capabilities;  /* eb_capability bits */
   uint64_t alignment;     /* bytes; what allocate gives and run may expect of every pointer */
   eb_string unavailable;  /* why the device cannot be opened; empty where it can */
+  eb_string identity;     /* since 1.3: of the piece of hardware, the same for all processes of a host that see it; empty: not known */
 } eb_device_info;
 
 typedef struct eb_device_options {

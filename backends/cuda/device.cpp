@@ -20,7 +20,7 @@ constexpr uint64_t kAlignment = 256;
 constexpr int kLowestMajor = 8;  // compute capability; what CMakeLists.txt compiles for
 
 struct Found {
-  std::string name, description, unavailable;
+  std::string name, description, unavailable, identity;
   uint64_t total = 0;
 };
 
@@ -54,6 +54,9 @@ Found look_at(int32_t index) {
   const std::string capability = std::to_string(p.major) + "." + std::to_string(p.minor);
   f.description = std::string(p.name) + ", compute capability " + capability;
   f.total = p.totalGlobalMem;
+  f.identity = "GPU-";
+  for (const char byte : p.uuid.bytes)
+    for (const int half : {byte >> 4 & 15, byte & 15}) f.identity += "0123456789abcdef"[half];
   int mode = cudaComputeModeDefault;
   (void)cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index);
   if (p.major < kLowestMajor) f.unavailable = "it has compute capability " + capability + ", at least " + std::to_string(kLowestMajor) + ".0 is needed";
@@ -70,7 +73,7 @@ const std::vector<Found>& devices() {
     (void)cudaGetLastError();
     if (error == cudaSuccess)
       for (int32_t i = 0; i < std::min(count, kMost); ++i) all.push_back(look_at(i));
-    if (all.empty()) all.push_back({"cuda:0", "no CUDA device", no_device_reason(error), 0});
+    if (all.empty()) all.push_back({"cuda:0", "no CUDA device", no_device_reason(error), {}, 0});
     return all;
   }();
   return list;
@@ -108,6 +111,7 @@ int32_t device_info(int32_t index, eb_device_info* info, eb_error* error) {
     // No EB_CAP_CHANNELS_LAST: in float32 without tensor cores cuDNN has more algorithms for row-major operands.
     full.alignment = kAlignment;
     full.unavailable = eb::str(f.unavailable);
+    full.identity = eb::str(f.identity);
     std::memcpy(info, &full, std::min<size_t>(info->struct_size, sizeof full));
   });
 }

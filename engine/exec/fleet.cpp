@@ -2,6 +2,11 @@
 #include "engine/exec/fleet.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string_view>
 #include <thread>
 
 namespace eng {
@@ -51,30 +56,58 @@ bool can_join(const std::vector<std::shared_ptr<Device>>& devices, std::string& 
   return status.ok();
 }
 
+// What a rank tells the others about a place's devices, followed by the identity of each.
+struct Joiner {
+  char backend[32] = {};
+  char can = 0;
+};
+using Identity = std::array<char, 64>;
+
+void put(std::span<char> to, std::string_view text) { std::copy_n(text.data(), std::min(text.size(), to.size() - 1), to.data()); }
+
+// Whether all ranks' devices of a place can be in one group, the same answer on all ranks. `why_not` as in can_join.
+Result<bool> all_can_join(Ranks& ranks, const std::vector<std::shared_ptr<Device>>& devices, std::string& why_not) {
+  const size_t bytes = sizeof(Joiner) + devices.size() * sizeof(Identity);
+  std::vector<char> mine(bytes), all(bytes * static_cast<size_t>(ranks.size()));
+  Joiner me;
+  const eb_string backend = devices[0]->backend().name;
+  put(me.backend, {backend.data, backend.length});
+  me.can = can_join(devices, why_not);
+  std::memcpy(mine.data(), &me, sizeof me);
+  for (size_t i = 0; i < devices.size(); ++i) put({mine.data() + sizeof me + i * sizeof(Identity), sizeof(Identity)}, devices[i]->identity());
+  ENG_TRY(ranks.gather_all(mine.data(), bytes, all.data()));
+  std::map<std::string, int> owner;  // host and identity
+  for (int r = 0; r < ranks.size(); ++r) {
+    const char* record = all.data() + static_cast<size_t>(r) * bytes;
+    if (!me.can) return false;
+    if (std::memcmp(record, mine.data(), sizeof me) != 0) {
+      why_not = cat("not all of rank ", r, "'s devices can take part");
+      return false;
+    }
+    for (size_t i = 0; i < devices.size(); ++i) {
+      const std::string identity = record + sizeof me + i * sizeof(Identity);
+      const auto [at, added] = owner.emplace(ranks.host_of(r) + " " + identity, r);
+      if (identity.empty() || added) continue;
+      why_not = cat("ranks ", at->second, " and ", r, " share ", devices[i]->name(), " of ", ranks.host_of(r), "; ", me.backend, ":rank in --devices gives each its own");
+      return false;
+    }
+  }
+  return true;
+}
+
 // Makes the groups of devices that add up gradients by their backend's collectives: a place's, where all ranks' devices are of one such backend.
 Status join_devices(Fleet& fleet, bool deterministic) {
   if (fleet.single() || fleet.replica_count() < 2) return {};
   Ranks& ranks = *fleet.ranks;
   for (size_t place = 0; place < fleet.replicas[0].sums.size(); ++place) {
     const auto devices = devices_of(fleet, place);
-    const auto each = static_cast<int>(devices.size());
     if (deterministic) {
       if (Communicator::offered(*devices[0])) fleet.order_of_sums = "gradients added up in the fixed order of shards";
       continue;
     }
-    struct {
-      char backend[32] = {};
-      char can = 0;
-    } mine;
     std::string why_not;
-    mine.can = can_join(devices, why_not);
-    const eb_string name = devices[0]->backend().name;
-    std::copy_n(name.data, std::min<size_t>(name.length, sizeof mine.backend - 1), mine.backend);
-    std::vector<char> all(sizeof mine * static_cast<size_t>(ranks.size()));
-    ENG_TRY(ranks.gather_all(&mine, sizeof mine, all.data()));
-    bool every = true;
-    for (size_t r = 0; r < static_cast<size_t>(ranks.size()); ++r) every &= mine.can && std::equal(all.begin(), all.begin() + sizeof mine, all.begin() + static_cast<std::ptrdiff_t>(r * sizeof mine));
-    if (!every) {
+    ENG_ASSIGN(const bool yes, all_can_join(ranks, devices, why_not));
+    if (!yes) {
       if (!why_not.empty()) fleet.order_of_sums = "gradients added up by copies in the fixed order of shards (" + why_not + ")";
       continue;
     }
@@ -82,6 +115,7 @@ Status join_devices(Fleet& fleet, bool deterministic) {
     if (ranks.size() == 1) {
       ENG_ASSIGN(made, Communicator::join(devices));
     } else {
+      const auto each = static_cast<int>(devices.size());
       eb_unique_id id{};
       if (ranks.rank() == 0) {
         ENG_ASSIGN(id, Communicator::make_id(*devices[0]));
@@ -93,7 +127,8 @@ Status join_devices(Fleet& fleet, bool deterministic) {
       fleet.replicas[r].communicators.resize(fleet.replicas[r].sums.size());
       fleet.replicas[r].communicators[place] = std::move(made[r]);
     }
-    fleet.order_of_sums = cat("gradients added up by ", mine.backend, "'s all-reduce");
+    const eb_string backend = devices[0]->backend().name;
+    fleet.order_of_sums = cat("gradients added up by ", std::string(backend.data, backend.length), "'s all-reduce");
   }
   return {};
 }

@@ -59,6 +59,7 @@ Result<std::shared_ptr<Device>> Device::open(const eb_backend_table* backend, in
   ENG_TRY(to_status(backend->core->device_info(index, &info, &error), error, "device " + text(backend->name) + ":" + std::to_string(index)));
   d->name_ = text(info.name);
   d->description_ = text(info.description);
+  d->identity_ = text(info.identity);
   d->options_ = options;
   if (info.unavailable.length) return device_error("device ", d->name_, " cannot be used: ", text(info.unavailable), "; engine-graph devices lists those that can");
   d->capabilities_ = info.capabilities;

@@ -51,6 +51,7 @@ class Device {
   const eb_backend_table& backend() const { return *backend_; }
   const std::string& name() const { return name_; }
   const std::string& description() const { return description_; }  // "AMD EPYC 9654"
+  const std::string& identity() const { return identity_; }        // of the hardware, on its host; empty: not known
   const DeviceOptions& options() const { return options_; }
   uint64_t alignment() const { return alignment_; }
   bool prefers_channels_last() const { return capabilities_ & EB_CAP_CHANNELS_LAST; }
@@ -91,7 +92,7 @@ class Device {
   bool lost_ = false;
   eb_device* device_ = nullptr;
   eb_stream* stream_ = nullptr;
-  std::string name_, description_;
+  std::string name_, description_, identity_;
   DeviceOptions options_;
   uint64_t alignment_ = 64, capabilities_ = 0;
   std::vector<eb_span> spans_;

@@ -11,7 +11,7 @@
 
 TEST_CASE("abi: version and constants") {
   CHECK(EB_ABI_MAJOR == 1);
-  CHECK(EB_ABI_MINOR == 2);
+  CHECK(EB_ABI_MINOR == 3);
   CHECK(EB_MAX_RANK == 8);
   CHECK(EB_ERROR_MESSAGE_BYTES == 512);
   CHECK((EB_OK == 0 && EB_INVALID_ARGUMENT == 1 && EB_UNSUPPORTED == 2 && EB_OUT_OF_MEMORY == 3 && EB_DEVICE_LOST == 4 && EB_TIMEOUT == 5 && EB_INTERNAL == 6 && EB_NOT_READY == 7));
@@ -49,7 +49,8 @@ TEST_CASE("abi: device info") {
   AT(eb_device_info, capabilities, 56);
   AT(eb_device_info, alignment, 64);
   AT(eb_device_info, unavailable, 72);
-  SIZE(eb_device_info, 88);
+  AT(eb_device_info, identity, 88);
+  SIZE(eb_device_info, 104);
 }
 
 TEST_CASE("abi: tensors, attributes, nodes") {

@@ -44,6 +44,9 @@ near() {
   printf '%-20s %s\n' "$model" "$(cat "$work/compared")"
 }
 
+# Two ranks with two GPUs each, all of them different ones.
+two_by_two() { mpirun --oversubscribe --bind-to none -n 1 env CUDA_VISIBLE_DEVICES=0,1 "$@" : -n 1 env CUDA_VISIBLE_DEVICES=2,3 "$@"; }
+
 losses() { sed -n 's/.*"kind":"step".*"loss":\([^,]*\),.*/\1/p' "$work/out/metrics.jsonl"; }
 
 devices() {  # devices N: the first N of the kind, with commas
@@ -87,7 +90,7 @@ check() {  # check FILE BATCH OPTIONS...: the same, and processes and branches
   train ranks 2 "$@" --shards 4 --parallel data --devices "$(devices 2)" $fixed; compare "2 processes x 2 devices" "$reference"
   if [ -n "$emulated" ]; then
     for n in 2 4; do by_all_reduce "$n processes, a GPU each, NCCL" ranks $n "$@" --shards 4 --devices "$kind:rank"; done
-    by_all_reduce "2 processes x 2 devices, NCCL" ranks 2 "$@" --shards 4 --devices "$(devices 2)"
+    by_all_reduce "2 processes x 2 devices, NCCL" two_by_two "$@" --shards 4 --devices "$(devices 2)"
   fi
   train "$@" --shards 1 --devices "$(devices 1)"
   whole=$hash

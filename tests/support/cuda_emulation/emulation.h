@@ -17,6 +17,7 @@ enum class Order {
 
 struct Settings {
   int devices = 2;
+  std::vector<int> visible;         // which ones of a machine with more they are; empty: its first ones
   size_t memory = size_t{2} << 30;  // bytes a device
   int major = 9, minor = 0;         // compute capability
   int driver = -1;                  // CUDA version that the driver supports, such as 12040; 0: no driver; -1: the toolkit's
@@ -32,7 +33,7 @@ struct Settings {
   long hang_operation = 0;          // the K-th operation that would run never does
 };
 
-// The settings of the environment: CUDA_EMULATION_DEVICES, _MEMORY (bytes), _CAPABILITY (90: 9.0), _DRIVER, _MISSING, _UNSUPPORTED, _PEERS, _ORDER (lazy, random, eager), _SEED, _GRACE_MS,
+// The settings of the environment: CUDA_VISIBLE_DEVICES (numbers), CUDA_EMULATION_DEVICES, _MEMORY (bytes), _CAPABILITY (90: 9.0), _DRIVER, _MISSING, _UNSUPPORTED, _PEERS, _ORDER (lazy, random, eager), _SEED, _GRACE_MS,
 // _HANG_SECONDS, _FAIL_ALLOCATION, _FAIL_OPERATION, _HANG_OPERATION. They hold until the first reset.
 Settings settings_of_environment();
 

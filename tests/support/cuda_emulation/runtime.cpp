@@ -152,6 +152,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int index) {
   *p = {};
   std::snprintf(p->name, sizeof p->name, "Emulated GPU %d", index);
   p->totalGlobalMem = w.settings.memory;
+  p->uuid.bytes[0] = 0x0E;
+  p->uuid.bytes[15] = static_cast<char>(w.settings.visible.empty() ? index : w.settings.visible[static_cast<size_t>(index)]);
   p->sharedMemPerBlock = 48 << 10;
   p->sharedMemPerBlockOptin = 227 << 10;
   p->sharedMemPerMultiprocessor = 228 << 10;

@@ -54,6 +54,11 @@ void report_leaks() {
 Settings settings_of_environment() {
   Settings s;
   s.devices = static_cast<int>(number("DEVICES", s.devices));
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {  // as the driver does: up to the first number that is none of a device
+    int32_t at = 0, read = 0;
+    for (const char* p = visible; std::sscanf(p, "%d%n", &at, &read) == 1 && at >= 0 && at < s.devices; p += read + (p[read] == ',')) s.visible.push_back(at);
+    s.devices = static_cast<int>(s.visible.size());
+  }
   s.memory = static_cast<size_t>(number("MEMORY", static_cast<long>(s.memory)));
   const long capability = number("CAPABILITY", s.major * 10 + s.minor);
   s.major = static_cast<int>(capability / 10), s.minor = static_cast<int>(capability % 10);
