@@ -358,7 +358,8 @@ std::span<const KernelDef> batch_norm_kernels() {
   static const KernelDef defs[] = {
       {.op = "BatchNormalization", .name = "inference", .types = kFloats, .aliases = {{EB_ALIAS_IN_PLACE, 0, 0}},
        .can_run = [](const NodeView& n) { return n.attr_int("training_mode", 0) ? std::string("training_mode is 1") : can_run(n); }, .create = make<Inference>},
-      {.op = "BatchNormalization", .name = "training", .types = kFloats, .aliases = running, .can_run = can_run, .create = make<Training>},
+      {.op = "BatchNormalization", .name = "training", .types = kFloats, .aliases = running,
+       .can_run = [](const NodeView& n) { return n.attr_int("training_mode", 0) ? can_run(n) : std::string("training_mode is 0"); }, .create = make<Training>},
       {.domain = "ai.engine", .op = "BatchNormTraining", .name = "rows", .types = kFloats, .aliases = running, .can_run = can_run, .create = make<Training>},
       {.domain = "ai.engine", .op = "BatchNormGrad", .name = "rows", .types = kFloats, .aliases = {{EB_ALIAS_IN_PLACE, 0, 0}}, .can_run = can_run, .create = make<Gradient>},
   };
