@@ -143,15 +143,15 @@ Status Program::Impl::prepare(const std::vector<ValueId>& wanted) {
 Status Program::Impl::cut_parts() {
   if (!alone()) {
     place_rest(graph, order);  // what the passes have put in
-    auto known_owner = [this](ValueId state) -> int32_t {
-      if (const auto it = options.external_places.find(state); it != options.external_places.end()) return it->second;
-      if (!is_state(graph.value(state).role)) return -1;
-      const std::shared_ptr<Device> device = store->device_of(graph.value(state).name);
+    const auto known_place = [this](ValueId value) -> int32_t {
+      if (const auto it = options.external_places.find(value); it != options.external_places.end()) return it->second;
+      if (!is_state(graph.value(value).role)) return -1;
+      const std::shared_ptr<Device> device = store->device_of(graph.value(value).name);
       for (size_t i = 0; device && i < places.size(); ++i)
         if (places[i]->same_device(*device)) return static_cast<int32_t>(i);
       return -1;
     };
-    const Cut c = cut(graph, order, known_owner);
+    const Cut c = cut(graph, order, known_place);
     graph.renumber(c.order);
     order = graph.live_nodes();
   }

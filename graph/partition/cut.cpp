@@ -25,7 +25,7 @@ int32_t inherited_place(const Graph& g, const Node& n, const std::vector<std::ve
 
 class Cutter {
  public:
-  Cutter(Graph& g, const std::vector<NodeId>& order, const std::function<int32_t(ValueId)>& known_owner) : g_(g), order_(order), known_owner_(known_owner) {}
+  Cutter(Graph& g, const std::vector<NodeId>& order, const std::function<int32_t(ValueId)>& known_place) : g_(g), order_(order), known_place_(known_place) {}
 
   Cut run() {
     find_owners();
@@ -64,7 +64,7 @@ class Cutter {
 
   void own(ValueId state, int32_t place) {
     if (out_.owners.count(state)) return;
-    const int32_t known = known_owner_(state);
+    const int32_t known = known_place_(state);
     out_.owners[state] = known >= 0 ? known : place;
   }
 
@@ -83,7 +83,7 @@ class Cutter {
   int32_t home(ValueId v) const {
     if (is_state(g_.value(v))) return out_.owners.at(v);
     const NodeId maker = g_.value(v).producer;
-    return maker == kNoNode ? known_owner_(v) : g_.node(maker).place;  // inputs and constants are at every place unless it says otherwise
+    return maker == kNoNode ? known_place_(v) : g_.node(maker).place;  // inputs and constants are at every place unless it says otherwise
   }
 
   ValueId sent(ValueId v, int32_t place) {
@@ -119,7 +119,7 @@ class Cutter {
 
   Graph& g_;
   const std::vector<NodeId>& order_;
-  const std::function<int32_t(ValueId)>& known_owner_;
+  const std::function<int32_t(ValueId)>& known_place_;
   Cut out_;
   std::map<ValueId, std::set<int32_t>> readers_;  // other than the maker's place
   std::map<std::pair<ValueId, int32_t>, ValueId> sent_, received_;
@@ -133,6 +133,6 @@ void place_rest(Graph& g, const std::vector<NodeId>& order) {
     if (g.node(n).place < 0) g.node(n).place = inherited_place(g, g.node(n), uses);
 }
 
-Cut cut(Graph& g, const std::vector<NodeId>& order, const std::function<int32_t(ValueId)>& known_owner) { return Cutter(g, order, known_owner).run(); }
+Cut cut(Graph& g, const std::vector<NodeId>& order, const std::function<int32_t(ValueId)>& known_place) { return Cutter(g, order, known_place).run(); }
 
 }  // namespace eng

@@ -22,9 +22,9 @@ struct Cut {
 // Gives nodes without a place one: gradients and copies their forward node's, else the maker's of their first input, else their first reader's, else 0.
 void place_rest(Graph& graph, const std::vector<NodeId>& order);
 
-// `order`: all live nodes, producers first; every node has a place (place_rest). `known_owner(value)`: where a state lives already (-1: open), or an input that is
-// not at every place (-1: it is).
+// `order`: all live nodes, producers first; every node has a place (place_rest). `known_place(value)`: of a parameter or state, where it lives already (-1: open);
+// of an input or constant, the one place where it is (-1: at every place).
 // Outputs and second values of updates are renamed to what arrives where they are needed.
-Cut cut(Graph& graph, const std::vector<NodeId>& order, const std::function<int32_t(ValueId)>& known_owner);
+Cut cut(Graph& graph, const std::vector<NodeId>& order, const std::function<int32_t(ValueId)>& known_place);
 
 }  // namespace eng
