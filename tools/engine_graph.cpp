@@ -113,7 +113,7 @@ struct Context {
 
 Status deliver(const GraphOptions& o, const std::string& text) {
   if (!o.out.empty()) return write_file_atomic(o.out, text);
-  std::fputs(for_terminal(text).c_str(), stdout);
+  print_text(text);
   return {};
 }
 
@@ -297,7 +297,7 @@ Status new_head(Context& c) {
   if (c.o.classes < 1 || c.o.out.empty()) return usage_error("replace-head needs --classes N and --out FILE.onnx");
   ENG_ASSIGN(const HeadReport r, put_head(c));
   ENG_TRY(export_onnx(c.model, c.o.out));
-  std::fputs(for_terminal(cat("found ", r.found, "\ncut   ", r.cut, "\nput   ", r.put, "\n")).c_str(), stdout);
+  print_text(cat("found ", r.found, "\ncut   ", r.cut, "\nput   ", r.put, "\n"));
   return {};
 }
 

@@ -4,6 +4,7 @@
 //   --out FILE.npz   the raw output under its name, and where there are labels y, or labels where the output itself is called y
 //   --metrics ...    one JSON line on stdout (needs class folders or y)
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -247,7 +248,10 @@ Status deliver(const PredictOptions& o, const Predictions& p, const Console& con
   ENG_ASSIGN(const Probabilities q, to_probabilities(p.output, note));
   console.note(note);
   if (ends_with(o.out, ".csv")) ENG_TRY(write_file_atomic(o.out, csv(p, q)));
-  if (o.out.empty() && o.metrics.empty()) std::fputs(csv(p, q).c_str(), stdout);
+  if (o.out.empty() && o.metrics.empty()) {  // as it is for a file or pipe: the names of samples are data there
+    const std::string text = csv(p, q);
+    std::fputs((isatty(STDOUT_FILENO) == 1 ? for_terminal(text) : text).c_str(), stdout);
+  }
   return o.metrics.empty() ? Status() : print_metrics(o, p, q);
 }
 

@@ -46,6 +46,43 @@ size_t utf8_length(std::string_view text, size_t i) {
   return length;
 }
 
+// Of a valid sequence as utf8_length found it.
+uint32_t code_point(std::string_view sequence) {
+  if (sequence.size() == 1) return static_cast<unsigned char>(sequence[0]);
+  uint32_t code = static_cast<unsigned char>(sequence[0]) & (0x7fu >> sequence.size());
+  for (char c : sequence.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3fu);
+  return code;
+}
+
+// Whether nobody sees the character, but a terminal or reader is misled by it. First and last of each range.
+bool is_unseen(uint32_t code) {
+  static constexpr std::pair<uint32_t, uint32_t> ranges[] = {
+      {0x7f, 0x9f},        // DEL, C1 controls: some terminals obey them as they do ESC sequences
+      {0xad, 0xad},        // soft hyphen
+      {0x61c, 0x61c},      // a direction mark
+      {0x180e, 0x180e},    // zero width
+      {0x200b, 0x200f},    // zero width, direction marks
+      {0x2028, 0x202e},    // line and paragraph separators, direction embeddings and overrides
+      {0x2060, 0x206f},    // zero width, direction isolates, deprecated format characters
+      {0xfeff, 0xfeff},    // zero width, byte order mark
+      {0xfff9, 0xfffb},    // interlinear annotations
+      {0x1bca0, 0x1bca3},  // shorthand format controls
+      {0x1d173, 0x1d17a},  // musical format controls
+      {0xe0000, 0xe007f},  // tags
+  };
+  return std::any_of(std::begin(ranges), std::end(ranges), [code](const auto& range) { return code >= range.first && code <= range.second; });
+}
+
+// \uNNNN, a surrogate pair above U+FFFF.
+void append_escape(std::string& out, uint32_t code) {
+  if (code > 0xffff) {
+    append_escape(out, 0xd800 + ((code - 0x10000) >> 10));
+    code = 0xdc00 + ((code - 0x10000) & 0x3ff);
+  }
+  out += "\\u";
+  for (int shift = 12; shift >= 0; shift -= 4) out += "0123456789abcdef"[code >> shift & 15];
+}
+
 // Opens for reading without blocking on a FIFO, and says what it is where it is no regular file.
 Result<int> open_regular(const std::string& path, int64_t& size) {
   if (path.find('\0') != std::string::npos) return invalid("'", printable(path), "' is no file name: it has a zero byte");
@@ -97,13 +134,15 @@ std::string printable(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     size_t length = utf8_length(text, i);
     unsigned char byte = static_cast<unsigned char>(text[i]);
-    if (length == 0 || byte < 0x20 || byte == 0x7f) {
+    if (length == 0 || byte < 0x20) {
       out += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
       ++i;
-    } else {
-      out += text.substr(i, length);
-      i += length;
+      continue;
     }
+    const std::string_view sequence = text.substr(i, length);
+    if (const uint32_t code = code_point(sequence); is_unseen(code)) append_escape(out, code);
+    else out += sequence;
+    i += length;
   }
   return out;
 }

@@ -141,3 +141,20 @@ TEST_CASE("names that are no UTF-8 become printable") {
   CHECK(printable("\xf0\x9f\x98") == "\\xf0\\x9f\\x98");
   CHECK(printable("\xc0\xaf") == "\\xc0\\xaf");
 }
+
+// Sequences from the code charts of Unicode, written out by Python's str.encode.
+TEST_CASE("characters that are not seen become printable") {
+  CHECK(printable("a\x7f" "b") == "a\\u007fb");
+  CHECK(printable("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0") == "\\u0080\\u009b\\u009f\xc2\xa0");  // C1 controls; then a space that does not break, which stays
+  CHECK(printable("\xc2\xad") == "\\u00ad");
+  CHECK(printable("\xd8\x9c") == "\\u061c");
+  CHECK(printable("\xe1\xa0\x8e") == "\\u180e");
+  CHECK(printable("\xe2\x80\x8b\xe2\x80\x8d\xe2\x80\x8f\xe2\x80\x90") == "\\u200b\\u200d\\u200f\xe2\x80\x90");  // U+2010 is a hyphen
+  CHECK(printable("\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae\xe2\x80\xaf") == "\xe2\x80\xa7\\u2028\\u2029\\u202a\\u202e\xe2\x80\xaf");
+  CHECK(printable("photo\xe2\x80\xaegpj.exe") == "photo\\u202egpj.exe");
+  CHECK(printable("\xe2\x81\xa0\xe2\x81\xa6\xe2\x81\xa9\xe2\x81\xaf\xe2\x81\xb0") == "\\u2060\\u2066\\u2069\\u206f\xe2\x81\xb0");
+  CHECK(printable("\xef\xbb\xbf\xef\xbf\xb9\xef\xbf\xbb\xef\xbf\xbd") == "\\ufeff\\ufff9\\ufffb\xef\xbf\xbd");
+  CHECK(printable("\xf0\x9d\x85\xb3\xf3\xa0\x81\x81\xf4\x8f\xbf\xbf") == "\\ud834\\udd73\\udb40\\udc41\xf4\x8f\xbf\xbf");
+  const std::string seen = "\xce\xb1\xd7\x90\xd8\xa7\xe4\xb8\xad\xed\x95\x9c\xf0\x9f\x98\x80";  // Greek, Hebrew, Arabic, Chinese, Korean, a face
+  CHECK(printable(seen) == seen);
+}

@@ -278,16 +278,26 @@ TEST_CASE("the norm of gradients that lie on two devices waits for the sums over
   for (int i = 0; i < 3; ++i) CHECK(same_bits(one, weights({"--devices=cpu:0,cpu:1", "--parallel=branch", "--placement=" + (run.folder / "places")})));
 }
 
-TEST_CASE("a node's name does not reach the terminal with its control characters") {
+// ESC, a C1 control, right-to-left override, a zero-width space, a line separator.
+TEST_CASE("a node's name does not reach the terminal with what a terminal obeys or nobody sees") {
   const TempFolder folder;
   ModelBuilder m;
-  m.output(m.op("MatMul", {m.input("x", {4}), m.weight("w", {4, 2})}, {}, "dense\033[2J"), "scores");
+  m.output(m.op("MatMul", {m.input("x", {4}), m.weight("w", {4, 2})}, {}, "dense\033[2J\xc2\x9b\xe2\x80\xae\xe2\x80\x8b\xe2\x80\xa8"), "scores");
   const std::string model = write_model(folder, "escape.onnx", m.g);
+  const auto none_in = [](const std::string& text) {
+    for (const char* raw : {"\033", "\xc2\x9b", "\xe2\x80"})
+      if (text.find(raw) != std::string::npos) return false;
+    return true;
+  };
   for (const char* command : {"plan", "info", "gradient", "draw"}) {
     const CommandResult r = run_command(folder.path(), "engine-graph", {command, model});
     CHECK_MESSAGE(r.status == 0, command, ": ", r.err);
-    CHECK_MESSAGE((r.out + r.err).find('\033') == std::string::npos, command);
+    CHECK_MESSAGE(none_in(r.out + r.err), command);
   }
+  const CommandResult json = run_command(folder.path(), "engine-graph", {"plan", model, "--format=json"});
+  CHECK(none_in(json.out));
+  CHECK(json.out.find("dense\\u001b[2J\\u009b\\u202e\\u200b\\u2028") != std::string::npos);
+  CHECK(nlohmann::json::accept(json.out));
 }
 
 TEST_CASE("InceptionV4's plan fits on a page") {

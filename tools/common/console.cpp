@@ -21,6 +21,8 @@ std::string for_terminal(const std::string& text) {
   return out;
 }
 
+void print_text(const std::string& text) { std::fputs(for_terminal(text).c_str(), stdout); }
+
 void Console::note(const std::string& text) const {
   if (verbosity_ <= 0) return;
   if (progress_) progress_->clear();

@@ -8,8 +8,11 @@
 
 namespace eng::tools {
 
-// Text as a terminal may have it: names out of a file must not move its cursor. Lines and tabs stay, other control characters become \xNN.
+// Text as a terminal may have it: names out of a file must not move its cursor or turn its lines round. Lines and tabs stay, all else is as printable()
+// (engine/io/file.h) has it; JSON stays JSON.
 std::string for_terminal(const std::string& text);
+// The same on stdout, for results.
+void print_text(const std::string& text);
 
 class Console {
  public:

@@ -32,7 +32,7 @@ void print_memory(const CompiledStep& c, int64_t batch) {
   const MemoryReport& m = c.program->memory();
   std::printf("training step, batch %lld: %zu kernels, %.1f MiB (arena %.1f, of it workspace %.1f; state %.1f; inputs %.1f; constants %.1f)\n",
               static_cast<long long>(batch), c.program->kernels().size(), mib(m.total()), mib(m.arena), mib(m.workspace), mib(m.state), mib(m.inputs), mib(m.constants));
-  std::printf("values made in a step: %.1f MiB; most alive at once: %.1f MiB, at %s\n", mib(m.activations), mib(m.lower_bound), m.peak_node.c_str());
+  std::printf("values made in a step: %.1f MiB; most alive at once: %.1f MiB, at %s\n", mib(m.activations), mib(m.lower_bound), for_terminal(m.peak_node).c_str());
 }
 
 Status print_profile(CompiledStep& c, const Batch& batch, const Tensor& rate) {
@@ -46,7 +46,7 @@ Status print_profile(CompiledStep& c, const Batch& batch, const Tensor& rate) {
   for (size_t i = 0; i < rows.size() && i < 30; ++i) {
     const NodeTiming& r = rows[i];
     fmt::print("{:9.3f} ms {:5.1f} % {:8.1f} GFLOP/s  {:<28} {:<24} {}\n", r.seconds * 1e3, 100 * r.seconds / total,
-               r.seconds > 0 ? r.flops / r.seconds * 1e-9 : 0, r.kernel.op, r.kernel.implementation, r.kernel.node);
+               r.seconds > 0 ? r.flops / r.seconds * 1e-9 : 0, r.kernel.op, r.kernel.implementation, for_terminal(r.kernel.node));
   }
   return {};
 }
@@ -72,7 +72,7 @@ Status check_gradients(ModelSteps& steps, const Batch& batch) {
     for (int64_t k = 0; k < g.element_count(); ++k) norm += g.at(k) * g.at(k), size += w.at(k) * w.at(k);
     norm = std::sqrt(norm), size = std::sqrt(size);
     if (norm < 1e-6) {
-      fmt::print("{:<50} {:13.6g} {:>13} {:>10}\n", name, norm, "-", "too small");
+      fmt::print("{:<50} {:13.6g} {:>13} {:>10}\n", for_terminal(name), norm, "-", "too small");
       continue;
     }
     const double step = std::min(3e-3 * std::max(std::fabs(loss), 0.1) / norm, 1e-2 * std::max(size, 1e-2));
@@ -86,10 +86,10 @@ Status check_gradients(ModelSteps& steps, const Batch& batch) {
     }
     const double measured = (side[0] - side[1]) / (2 * step), error = std::fabs(measured - norm) / norm;
     if (error > worst) worst = error, worst_name = name;
-    fmt::print("{:<50} {:13.6g} {:13.6g} {:10.2e}\n", name, norm, measured, error);
+    fmt::print("{:<50} {:13.6g} {:13.6g} {:10.2e}\n", for_terminal(name), norm, measured, error);
   }
   ENG_TRY(steps.restore(start));
-  fmt::print("largest relative error: {:.2e}{}\n", worst, worst_name.empty() ? "" : " (" + worst_name + ")");
+  fmt::print("largest relative error: {:.2e}{}\n", worst, worst_name.empty() ? "" : " (" + for_terminal(worst_name) + ")");
   if (worst <= 0.05) return {};
   return internal_error("the gradient of ", worst_name, " differs from finite differences by ", worst,
                         " (float32: up to 0.05 is rounding, or kinks as of ReLU); a smaller --batch can tell");

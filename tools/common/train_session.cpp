@@ -118,7 +118,7 @@ void print_result(const Trainer& trainer, const TrainOptions& o) {
     if (last.val_accuracy) j["val_accuracy"] = *last.val_accuracy;
   }
   j["out"] = o.out;
-  std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  print_text(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Status write_report(const Prepared& p, const Trainer& trainer, const TrainOptions& o, const std::string& options) {
