@@ -165,7 +165,9 @@ DeviceScope::DeviceScope(int32_t index) {
   int now = -1;
   check(cudaGetDevice(&now), "asking for the current device");
   if (now == index) return;
-  check(cudaSetDevice(index), "making the device current");
+  const cudaError_t result = cudaSetDevice(index);
+  if (result != cudaSuccess) (void)cudaSetDevice(now);  // of a lost device it may fail and yet take effect
+  check(result, "making the device current");
   before_ = now;
 }
 DeviceScope::~DeviceScope() {
