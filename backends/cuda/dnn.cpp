@@ -16,13 +16,14 @@ class OrOwn : public Kernel {
   OrOwn(std::unique_ptr<Kernel> by_cudnn, std::unique_ptr<Kernel> own) : by_cudnn_(std::move(by_cudnn)), own_(std::move(own)) {}
   size_t workspace() const override { return std::max(by_cudnn_->workspace(), own_->workspace()); }
   void run(const RunContext& c) override {
-    if (!refused_) try {
-        return by_cudnn_->run(c);
-      } catch (const Failure& e) {
-        if (e.code != EB_UNSUPPORTED) throw;
-        refused_ = true;
-      }
-    own_->run(c);
+    if (refused_) return own_->run(c);
+    try {
+      by_cudnn_->run(c);
+    } catch (const Failure& e) {
+      if (e.code != EB_UNSUPPORTED) throw;
+      refused_ = true;
+      own_->run(c);
+    }
   }
 
  private:

@@ -122,7 +122,7 @@ std::string inference_can_run(const NodeView& n) {
 }
 std::string training_can_run(const NodeView& n) {
   if (!n.out(0).present()) return "Y is not wanted, which cuDNN always writes";
-  const std::string reason = refused(n, n.in(0), {&n.in(0), &n.out(0)});
+  std::string reason = refused(n, n.in(0), {&n.in(0), &n.out(0)});
   if (!reason.empty()) return reason;
   return values_of(n.in(0)) > 1 ? "" : "a channel has one value, of which there is no unbiased variance";
 }

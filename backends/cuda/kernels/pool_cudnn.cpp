@@ -68,7 +68,7 @@ class AveragePoolGrad : public Kernel {
 std::string can_run(const NodeView& n) {
   if (n.out(1).present()) return "Indices are wanted, which cuDNN does not give";
   const TensorView &wide = wide_of(n), &narrow = narrow_of(n);
-  const std::string refused = refused_by_cudnn({&wide, &narrow});
+  std::string refused = refused_by_cudnn({&wide, &narrow});
   if (!refused.empty()) return refused;
   if (wide.rank() > 4 && !all_row_major({&wide, &narrow})) return "cuDNN is used for channels-last operands over one or two spatial axes";
   const Window w = window_of(n);
