@@ -34,17 +34,27 @@ if [ "$passed" = 0 ]; then echo "no test ran" >&2; status=1; fi
 echo "== the CUDA plugin, where it was built"
 sh "$root/tests/cuda/check_plugin.sh" "$build" || { status=1; failed=$((failed + 1)); }
 
+# node_tests WHAT OPTION...: adds their counts
+node_tests() {
+  what=$1; shift
+  line=$(sh "$root/tests/conformance/run.sh" "$build" "$@" 2>"$build/conformance.log" | tee "$build/conformance.txt" | tail -n 1)
+  set -- $(printf '%s\n' "$line" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
+  if [ $# = 3 ]; then
+    echo "$what: $line"
+    [ "$2" = 0 ] || { status=1; grep '^FAIL' "$build/conformance.txt" | head -n 100; }
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+  else
+    echo "$what did not end:" >&2
+    tail -n 40 "$build/conformance.log" "$build/conformance.txt" >&2
+    status=1 failed=$((failed + 1))
+  fi
+}
 echo "== ONNX node tests"
-line=$(sh "$root/tests/conformance/run.sh" "$build" 2>"$build/conformance.log" | tee "$build/conformance.txt" | tail -n 1)
-set -- $(printf '%s\n' "$line" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
-if [ $# = 3 ]; then
-  echo "node tests: $line"
-  [ "$2" = 0 ] || { status=1; grep '^FAIL' "$build/conformance.txt" | head -n 100; }
-  passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
-else
-  echo "the node tests did not end:" >&2
-  tail -n 40 "$build/conformance.log" "$build/conformance.txt" >&2
-  status=1 failed=$((failed + 1))
+node_tests "node tests"
+emulated=$build/bin/plugins/libengine_backend_cuda_emulated.so
+if [ -e "$emulated" ]; then
+  export CUDA_EMULATION_ABORT=1
+  node_tests "node tests on the emulated CUDA plugin" --device cuda:0 --backend-path "$emulated"
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 exit $status

@@ -80,8 +80,8 @@ std::set<std::string> unknown_operators(const Case& test, const Graph* graph) {
   return out;
 }
 
-// An error is a skip where the model uses what the engine does not offer, else a failure.
-Outcome refused(const Case& test, const Graph* graph, const Status& status) {
+// An error is a skip where the model uses what the engine does not offer, or what a plugin's device lacks a kernel for, else a failure.
+Outcome refused(const Case& test, const Graph* graph, const Status& status, const Device& device) {
   const std::set<std::string> operators = unknown_operators(test, graph);
   if (!operators.empty()) return {Verdict::kSkipped, "operator " + join(operators)};
   onnx::ModelProto model;
@@ -89,6 +89,7 @@ Outcome refused(const Case& test, const Graph* graph, const Status& status) {
     const std::set<std::string> types = unknown_types(model.graph());
     if (!types.empty()) return {Verdict::kSkipped, "element type " + join(types)};
   }
+  if (status.code() == Code::kUnsupported && device.name().rfind("cpu:", 0) != 0) return {Verdict::kSkipped, "kernels of " + device.name()};
   return {Verdict::kFailed, status.message()};
 }
 
@@ -193,17 +194,17 @@ std::vector<std::string> data_sets(const Case& test) {
 
 Outcome run_data_set(const Case& test, const std::string& folder, const std::shared_ptr<Device>& device) {
   Result<Graph> imported = import_onnx(test.folder + "/model.onnx");
-  if (!imported.ok()) return refused(test, nullptr, imported.status().in("import"));
+  if (!imported.ok()) return refused(test, nullptr, imported.status().in("import"), *device);
   Graph graph = std::move(*imported);
   const Graph as_imported = graph;
   const Result<std::vector<Tensor>> inputs = read_tensors(folder, "input"), wanted = read_tensors(folder, "output");
-  if (!inputs.ok()) return refused(test, &as_imported, inputs.status());
-  if (!wanted.ok()) return refused(test, &as_imported, wanted.status());
+  if (!inputs.ok()) return refused(test, &as_imported, inputs.status(), *device);
+  if (!wanted.ok()) return refused(test, &as_imported, wanted.status(), *device);
   Result<std::map<ValueId, Tensor>> feeds = bind_inputs(graph, *inputs);
-  if (!feeds.ok()) return refused(test, &as_imported, feeds.status());
+  if (!feeds.ok()) return refused(test, &as_imported, feeds.status(), *device);
   const std::vector<ValueId> outputs = graph.outputs;
   const Result<std::vector<Tensor>> got = evaluate(device, graph, *feeds, outputs);
-  if (!got.ok()) return refused(test, &as_imported, got.status());
+  if (!got.ok()) return refused(test, &as_imported, got.status(), *device);
   if (got->size() != wanted->size()) return {Verdict::kFailed, cat(got->size(), " outputs, wanted ", wanted->size())};
   for (size_t i = 0; i < got->size(); ++i) {
     const std::string text = difference((*got)[i], (*wanted)[i], test);
@@ -286,15 +287,15 @@ Outcome run_case(const Case& test, const std::shared_ptr<Device>& device) {
 
 Outcome compare_shapes(const Case& test, const std::shared_ptr<Device>& device) {
   Result<Graph> imported = import_onnx(test.folder + "/model.onnx");
-  if (!imported.ok()) return refused(test, nullptr, imported.status().in("import"));
+  if (!imported.ok()) return refused(test, nullptr, imported.status().in("import"), *device);
   Graph graph = std::move(*imported);
   const Graph as_imported = graph;
   const Result<std::vector<Tensor>> inputs = read_tensors(test.folder + "/test_data_set_0", "input");
-  if (!inputs.ok()) return refused(test, &as_imported, inputs.status());
+  if (!inputs.ok()) return refused(test, &as_imported, inputs.status(), *device);
   std::set<std::string> early;
   for (ValueId v : needed_early(graph)) early.insert(graph.value(v).name);
   Result<std::map<ValueId, Tensor>> feeds = bind_inputs(graph, *inputs);
-  if (!feeds.ok()) return refused(test, &as_imported, feeds.status());
+  if (!feeds.ok()) return refused(test, &as_imported, feeds.status(), *device);
   for (const auto& [id, tensor] : *feeds) {
     Value& v = graph.value(id);
     v.dtype = tensor.dtype();
@@ -302,7 +303,7 @@ Outcome compare_shapes(const Case& test, const std::shared_ptr<Device>& device) 
     v.has_shape = true;
   }
   const Status status = infer_shapes(graph, evaluator_on(device));
-  if (!status.ok()) return refused(test, &as_imported, status);
+  if (!status.ok()) return refused(test, &as_imported, status, *device);
   Result<onnx::ModelProto> theirs = bound_model(test, *inputs, early);
   if (!theirs.ok()) return {Verdict::kFailed, theirs.status().message()};
   try {

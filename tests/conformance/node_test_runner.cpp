@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "engine/plugin/loader.h"
 #include "tests/conformance/node_case.h"
 
 namespace {
@@ -27,7 +28,7 @@ struct Record {
 };
 
 struct Options {
-  std::string folder, device = "cpu:0", filter;
+  std::string folder, device = "cpu:0", backend_path, filter;
   bool list_skipped = false, shapes = false, here = false;
   int jobs = 2, seconds = 60;
 };
@@ -108,6 +109,7 @@ int main(int argc, char** argv) {
   app.add_option("FOLDER", o.folder, "folder with cases.json, written by tests/conformance/generate.py")->required();
   app.add_option("--filter", o.filter, "only cases whose name contains this");
   app.add_option("--device", o.device, "device that runs the nodes")->capture_default_str();
+  app.add_option("--backend-path", o.backend_path, "plugins and folders of plugins, separated by ':'; else ENGINE_BACKEND_PATH, else beside this program");
   app.add_flag("--list-skipped", o.list_skipped, "print why cases were skipped, with counts");
   app.add_flag("--shapes", o.shapes, "compare shape inference with ONNX's instead of running the nodes");
   app.add_flag("--here", o.here, "no process per case, for a debugger");
@@ -117,6 +119,10 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (const eng::Status loaded = eng::load_backends_for({o.device}, o.backend_path); !loaded.ok()) {
+    std::fprintf(stderr, "error: %s\n", loaded.message().c_str());
+    return eng::exit_status(loaded.code());
   }
   eng::Result<std::vector<Case>> all = eng::conformance::read_cases(o.folder);
   if (!all.ok()) {
