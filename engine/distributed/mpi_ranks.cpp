@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "engine/train/interrupt.h"
+#include "engine/io/file.h"
 
 namespace eng {
 namespace {
@@ -192,7 +193,7 @@ void MpiRanks::fail(const Status& status) {
     std::fflush(stdout);
     if (!known)
       std::fprintf(stderr, "%s: rank %d, step %lld: %s\n", status.code() == Code::kStopped ? "stopped" : "error", rank_, static_cast<long long>(step_),
-                   status.message().c_str());
+                   for_terminal(status.message()).c_str());
   }
   work_.notify_all();
   progress_.notify_all();

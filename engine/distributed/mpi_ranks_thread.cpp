@@ -9,6 +9,7 @@
 #include "engine/distributed/mpi_quiet.h"
 #include "engine/distributed/mpi_ranks.h"
 #include "engine/train/interrupt.h"
+#include "engine/io/file.h"
 
 namespace eng {
 namespace {
@@ -269,7 +270,7 @@ void MpiRanks::own_failure(const Status& status) {
     if (loss.rank >= 0) lost(loss);
     std::this_thread::sleep_for(milliseconds(100));
   }
-  std::fprintf(stderr, "error: rank %d, step %lld: %s\n", rank_, static_cast<long long>(step_), status.message().c_str());
+  std::fprintf(stderr, "error: rank %d, step %lld: %s\n", rank_, static_cast<long long>(step_), for_terminal(status.message()).c_str());
   const int code = exit_status(status.code());
   say_ending(code);
   abort_all(code);
@@ -295,7 +296,7 @@ void MpiRanks::lost(const Liveness::Loss& loss) {
   if (signal_ && loss.on_host && Clock::now() - signal_time_ > launcher_patience() / 2)
     note += cat("; a stop signal had come before: mpirun kills what still runs ", launcher_patience().count(), " s after it (OMPI_MCA_odls_base_sigkill_timeout)");
   const Status status = device_error("rank ", loss.rank, " (host ", who.host, ", pid ", who.pid, ") ", loss.what, ", during step ", step_, note);
-  std::fprintf(stderr, "error: %s\n", status.message().c_str());
+  std::fprintf(stderr, "error: %s\n", for_terminal(status.message()).c_str());
   const int code = exit_status(status.code());
   say_ending(code);
   std::unique_lock lock(mutex_);

@@ -9,6 +9,7 @@
 
 #include "engine/distributed/launch.h"
 #include "engine/distributed/mpi_ranks.h"
+#include "engine/io/file.h"
 
 namespace eng {
 namespace {
@@ -49,7 +50,7 @@ class SingleRank final : public Ranks {
   void set_note(const std::string&) override {}
 
   [[noreturn]] void fail(const Status& status) override {
-    std::fprintf(stderr, "%s: %s\n", status.code() == Code::kStopped ? "stopped" : "error", status.message().c_str());
+    std::fprintf(stderr, "%s: %s\n", status.code() == Code::kStopped ? "stopped" : "error", for_terminal(status.message()).c_str());
     std::fflush(nullptr);
     _exit(exit_status(status.code()));
   }

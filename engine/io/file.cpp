@@ -147,6 +147,17 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string for_terminal(std::string_view text) {
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
+    out += printable(text.substr(begin, end - begin));
+    if (end < text.size()) out += text[end];
+    begin = end + 1;
+  }
+  return out;
+}
+
 FileInfo file_info(const std::string& path) {
   FileInfo out;
   struct stat info {};

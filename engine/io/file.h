@@ -20,6 +20,8 @@ namespace eng {
 // Path for a message or a log: control characters and bytes that are not UTF-8 become \xNN; DEL, C1 controls and characters that are not seen but change how
 // others are (writing direction, zero width, line separators) become \uNNNN, as in JSON, so that text which was JSON still is.
 std::string printable(std::string_view text);
+// The same for a message of several lines, as a terminal may have it: names out of a file must not move its cursor or turn its lines round. Lines and tabs stay.
+std::string for_terminal(std::string_view text);
 
 // What stands under a path, following symbolic links.
 enum class FileKind : uint8_t { kMissing, kRegular, kFolder, kSpecial, kBrokenLink };

@@ -10,17 +10,6 @@
 
 namespace eng::tools {
 
-std::string for_terminal(const std::string& text) {
-  std::string out;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
-    out += printable(std::string_view(text).substr(begin, end - begin));
-    if (end < text.size()) out += text[end];
-    begin = end + 1;
-  }
-  return out;
-}
-
 void print_text(const std::string& text) { std::fputs(for_terminal(text).c_str(), stdout); }
 
 void Console::note(const std::string& text) const {

@@ -3,15 +3,13 @@
 
 #include <string>
 
+#include "engine/io/file.h"
 #include "engine/report/progress.h"
 #include "graph/base/status.h"
 
 namespace eng::tools {
 
-// Text as a terminal may have it: names out of a file must not move its cursor or turn its lines round. Lines and tabs stay, all else is as printable()
-// (engine/io/file.h) has it; JSON stays JSON.
-std::string for_terminal(const std::string& text);
-// The same on stdout, for results.
+// Text on stdout as a terminal may have it (for_terminal in engine/io/file.h): for results.
 void print_text(const std::string& text);
 
 class Console {
