@@ -46,7 +46,10 @@ std::vector<std::shared_ptr<Device>> devices_of(const Fleet& fleet, size_t place
 // Whether this rank's replicas can be in one group: devices of one backend that has collectives. `why_not` says what is in the way where a user could expect them.
 bool can_join(const std::vector<std::shared_ptr<Device>>& devices, std::string& why_not) {
   for (const auto& device : devices) {
-    if (&device->backend() != &devices[0]->backend()) return false;
+    if (&device->backend() != &devices[0]->backend()) {
+      if (Communicator::offered(*device) || Communicator::offered(*devices[0])) why_not = cat(devices[0]->name(), " and ", device->name(), " are of different kinds");
+      return false;
+    }
     for (const auto& other : devices)
       if (&other != &device && other->same_device(*device)) return false;  // branch replicas that share a host's CPU
   }
@@ -138,6 +141,7 @@ Status join_devices(Fleet& fleet, bool deterministic) {
 Result<std::unique_ptr<Fleet>> Fleet::open(const FleetOptions& o, std::shared_ptr<Ranks> ranks) {
   auto fleet = std::make_unique<Fleet>();
   fleet->ranks = std::move(ranks);
+  fleet->listed = o.listed;
   const int64_t replicas = static_cast<int64_t>(o.replicas.size()) * fleet->ranks->size();
   fleet->shards = o.shards > 0 ? o.shards : replicas;
   if (fleet->shards < replicas)
@@ -185,9 +189,10 @@ void Fleet::set_timeout(int64_t milliseconds) {
 
 std::string Fleet::describe() const {
   const auto count = [](int64_t n, const char* what) { return cat(n, " ", what, n == 1 ? "" : "s"); };
-  std::string names;
+  std::string names = listed;
   for (const Replica& r : replicas)
-    for (const auto& device : r.lanes[0]) names += (names.empty() ? "" : ", ") + device->name();
+    for (const auto& device : r.lanes[0])
+      if (listed.empty()) names += (names.empty() ? "" : ", ") + device->name();
   return cat(names, ranks->size() > 1 ? cat(" on each of ", ranks->size(), " ranks") : "", ": ", count(shards, "shard"), " of each batch, ", count(threads, "thread"), " a shard, ",
              count(static_cast<int64_t>(replicas[0].lanes.size()), "shard"), " at a time on each device",
              order_of_sums.empty() ? "" : "; ", order_of_sums);

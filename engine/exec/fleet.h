@@ -35,6 +35,7 @@ struct FleetOptions {
   bool deterministic = false;  // sums over shards in their fixed order on all devices, without the backends' collectives
   bool side_by_side = true;  // a replica with several shards may run them at once; false: one after the other, which needs less memory
   int64_t timeout_ms = -1;
+  std::string listed;  // how the log names the devices, where their names differ from rank to rank; empty: by their names
 };
 
 class TraceSink;  // engine/report/chrome_trace.h
@@ -62,6 +63,7 @@ class Fleet {
   std::pair<int64_t, int64_t> rows_of_rank(int64_t batch) const;
   void set_timeout(int64_t milliseconds);
   const std::shared_ptr<Device>& first_device() const { return replicas[0].lanes[0][0]; }
+  std::string listed;         // as in FleetOptions
   std::string order_of_sums;  // for describe(): how gradients are added up, where there is a choice
   std::string describe() const;  // "2 devices, 4 shards of each batch, 1 thread a shard"
 };

@@ -408,9 +408,9 @@ Result<std::vector<Tensor>> ShardedStep::gradients() {
   Impl& s = *impl_;
   if (!s.last || !s.last->sums) return internal_error("no training step has run");
   std::vector<Tensor> out(step().gradients.size());
-  const std::shared_ptr<Device>& device = s.fleet.replicas[0].lanes[0][0];
   for (size_t b = 0; b < s.buckets.size(); ++b) {
     ENG_ASSIGN(void* memory, s.last->sums->result(0, b));
+    const std::shared_ptr<Device>& device = s.fleet.replicas[0].lanes[0][static_cast<size_t>(s.buckets[b].place)];  // whose stream result() made wait
     for (const BucketItem& item : s.buckets[b].items) {
       if (item.result >= out.size()) continue;
       const Value& v = step().graph.value(step().gradients[item.result]);

@@ -1,5 +1,6 @@
 // Runs of engine-train on another backend's devices (tests/support/device_nets.h): data parallelism on as many as there are, and nodes that they cannot run.
 #include "engine/exec/program.h"
+#include "engine/io/safetensors.h"
 #include "tests/support/device_nets.h"
 #include "tests/support/train_run.h"
 
@@ -91,6 +92,34 @@ TEST_CASE("several other devices: a multilayer perceptron with dropout trains to
 TEST_CASE("several other devices: convolutions, batch normalisation and pools train to the same bits on 1, 2 and 4 in the fixed order") { check_same_on_all(cnn_net(), 4); }
 
 TEST_CASE("several other devices: nodes that they cannot run are computed by the host, with the same bits on 1, 2 and 4") { check_same_on_all(mixed_net(), 4); }
+
+TEST_CASE("several other devices: gradients can be written where some were made on the host") {
+  const Case c(mixed_net(), 4);
+  const auto gradients = [&](const std::string& name, const std::string& list) {
+    c.run(name, {"--devices", list, "--shards", "2", "--parallel", "data", "--steps", "1", "--write-gradients", c.folder / (name + ".safetensors")});
+    auto read = read_safetensors(c.folder / (name + ".safetensors"));
+    REQUIRE_MESSAGE(read.ok(), read.status().message());
+    return std::move(read->tensors);
+  };
+  const auto wanted = gradients("wanted", "cpu:0,cpu:1");
+  for (int count : {1, 2}) {
+    const std::string list = devices(count);
+    if (list.empty()) continue;
+    CAPTURE(list);
+    const auto got = gradients("got" + std::to_string(count), list);
+    REQUIRE(got.size() == wanted.size());
+    for (const auto& [name, tensor] : wanted) {
+      CAPTURE(name);
+      REQUIRE(got.count(name) == 1);
+      double largest = 0, worst = 0;
+      for (int64_t i = 0; i < tensor.element_count(); ++i) {
+        largest = std::max(largest, std::abs(tensor.at(i)));
+        worst = std::max(worst, std::abs(tensor.at(i) - got.at(name).at(i)));
+      }
+      CHECK(worst <= 1e-5 * largest + 1e-7);  // float32, sums of some hundred terms in another order
+    }
+  }
+}
 
 TEST_CASE("another device: what it cannot run is placed on the CPU, and the plan says why") {
   const Case c(mixed_net(), 4);

@@ -111,7 +111,8 @@ TEST_CASE("cuda errors: a device that is not there, and names of no known form")
   refuses(s, s.on_emulation("", "--devices cuda:7"), {"device cuda:7: there are cuda:0 to cuda:1"});
   refuses(s, s.on_emulation("", "--devices cuda:0,cuda:2"), {"device cuda:2: there are cuda:0 to cuda:1"});
   refuses(s, s.on_emulation("CUDA_EMULATION_DEVICES=1", "--devices cuda:1"), {"device cuda:1: there is cuda:0 alone"});
-  for (const char* name : {"cuda:", "cuda:x", "cuda:-1", "cuda:0:1", "cuda:00", "cuda:0x1", "CUDA:0", "gpu:0", ":0", "cuda:0,", "cuda:0,cuda:0"}) {
+  refuses(s, s.on_emulation("", "--devices cuda:rank,cuda:2"), {"device cuda:2: there are cuda:0 to cuda:1", "for 'rank' stands 0"});
+  for (const char* name : {"cuda:", "cuda:x", "cuda:-1", "cuda:0:1", "cuda:00", "cuda:0x1", "CUDA:0", "gpu:0", ":0", "cuda:0,", "cuda:0,cuda:0", "cuda:rank,cuda:0", "cuda:ranks", "cuda:rank:1", ":rank"}) {
     CAPTURE(name);
     const CommandResult r = s.on_emulation("", std::string("--devices ") + name);
     CHECK_MESSAGE(r.status == 2, r.err);

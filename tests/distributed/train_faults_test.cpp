@@ -144,6 +144,14 @@ TEST_CASE("faults of random kind, rank and moment") {
   if (count) MESSAGE(done, " faults");
 }
 
+TEST_CASE("ranks that were given other options are refused, each with its value") {
+  const Setting s;
+  MpiRun run(s.command(1, "--seed 3 --epochs 1") + " : -n 1 '" + std::getenv("ENGINE_BIN") + "/engine-train' " + s.words("--clip-norm 2.5 --epochs 1"));
+  const int status = run.finish(60);
+  CHECK(status == 2);
+  for (const char* part : {"was given other options than rank 0", "seed = 0, not 3", "clip-norm = 2.5, not 0"}) CHECK_MESSAGE(run.err().find(part) != std::string::npos, run.err());
+}
+
 TEST_CASE("Ctrl-C on mpirun saves once, and the resumed run has the bits of an uninterrupted one") {
   const Setting s;
   MpiRun run(s.command(2, "--epochs 1000000 --metrics-every-step", "OMPI_MCA_odls_base_sigkill_timeout=3"));

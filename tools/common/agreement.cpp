@@ -2,6 +2,7 @@
 #include "tools/common/agreement.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "engine/io/checksum.h"
 
@@ -40,13 +41,34 @@ Result<uint32_t> of_data(const Dataset* data) {
   return crc;
 }
 
+// A rank's text on all ranks.
+Result<std::string> text_of_rank(Ranks& ranks, int rank, std::string text) {
+  uint64_t length = text.size();
+  ENG_TRY(ranks.broadcast(&length, sizeof length, rank));
+  text.resize(length);
+  ENG_TRY(ranks.broadcast(text.data(), length, rank));
+  return text;
+}
+
+// The lines in which two configurations differ: "devices = "cpu:0", not "cpu:1"; seed = ...".
+std::string differences(const std::string& theirs, const std::string& wanted) {
+  std::istringstream a(theirs), b(wanted);
+  std::string out;
+  for (std::string x, y; std::getline(a, x) && std::getline(b, y);) {
+    const size_t value = y.find(" = ");
+    if (x != y) out += cat(out.empty() ? "" : "; ", x, ", not ", value == std::string::npos ? y : y.substr(value + 3));
+  }
+  return out;
+}
+
 }  // namespace
 
 Status check_agreement(TrainOptions o, const Prepared& p) {
   Ranks& ranks = *p.fleet->ranks;
   if (ranks.size() == 1) return {};
   Fingerprint mine;
-  mine.options = of_text(write_config(train_table(o), {"model", "--data", "--val", "--out", "--verbose", "--workers", "--cache", "--config", "--weights", "--backend-path", "--placement", "--plan"}));
+  const std::string config = write_config(train_table(o), {"model", "--data", "--val", "--out", "--verbose", "--workers", "--cache", "--config", "--weights", "--backend-path", "--placement", "--plan"});
+  mine.options = of_text(config);
   mine.model = of_model(p.steps->model());
   ENG_ASSIGN(mine.training, of_data(p.training.get()));
   ENG_ASSIGN(mine.validation, of_data(p.validation.get()));
@@ -62,8 +84,14 @@ Status check_agreement(TrainOptions o, const Prepared& p) {
     differs(a.model != b.model, "model or weights");
     differs(a.training != b.training, "training data");
     differs(a.validation != b.validation, "validation data");
-    if (!what.empty())
-      return usage_error("rank ", r, " (host ", ranks.host_of(r), ") was given other ", what, " than rank 0 (host ", ranks.host_of(0), "): all ranks of a run need the same options and the same files");
+    if (what.empty()) continue;
+    std::string lines;
+    if (a.options != b.options) {  // all ranks are here: all have the same list of fingerprints
+      ENG_ASSIGN(const std::string wanted, text_of_rank(ranks, 0, config));
+      ENG_ASSIGN(const std::string theirs, text_of_rank(ranks, r, config));
+      lines = " (" + differences(theirs, wanted) + ")";
+    }
+    return usage_error("rank ", r, " (host ", ranks.host_of(r), ") was given other ", what, " than rank 0 (host ", ranks.host_of(0), ")", lines, ": all ranks of a run need the same options and the same files");
   }
   return {};
 }

@@ -247,6 +247,7 @@ Result<DeviceChoice> choose_devices(const TrainOptions& o, std::shared_ptr<Ranks
   for (auto& replica : fleet.replicas)
     for (std::string& name : replica)
       if (const auto at = std::find(names.begin(), names.end(), name); at != names.end()) name = own[static_cast<size_t>(at - names.begin())];
+  if (ranks->size() > 1 && o.devices.find(":rank") != std::string::npos) fleet.listed = o.devices;
   if (!o.memory.empty()) fleet.side_by_side = false;
   choice.fleet_options = fleet;
   ENG_ASSIGN(choice.fleet, Fleet::open(fleet, std::move(ranks)));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "engine/io/file.h"
 #include "engine/report/chrome_trace.h"
@@ -114,6 +115,42 @@ Status write_trace(const StepTrace& trace, Ranks& ranks, const std::string& path
   return write_file_atomic(path, all + "]}\n");
 }
 
+double milliseconds(const TraceSpan& s) { return static_cast<double>(s.end_ns - s.start_ns) * 1e-6; }
+
+// What each stream of this process does in a step, and the kernels that take most of it, all streams together.
+void print_trace(const StepTrace& trace) {
+  struct Total {
+    KernelTag kernel;
+    double ms = 0;
+    int count = 0;
+  };
+  std::map<std::string, Total> kernels;
+  double all = 0;
+  for (const StepTrace::Row& row : trace.rows()) {
+    double ms[4] = {};  // by kind
+    for (const TraceSpan& s : row.spans) {
+      ms[static_cast<int>(s.kind)] += milliseconds(s);
+      if (s.kind != TraceSpan::Kind::kKernel) continue;
+      Total& t = kernels[s.kernel.node + "\n" + s.kernel.op + "\n" + s.kernel.implementation];
+      t.kernel = s.kernel;
+      t.ms += milliseconds(s);
+      ++t.count;
+      all += milliseconds(s);
+    }
+    const double step = row.spans.empty() ? 0 : static_cast<double>(row.spans.back().end_ns - row.spans.front().start_ns) * 1e-6;
+    using Kind = TraceSpan::Kind;
+    fmt::print("{:<16} {:9.3f} ms: kernels {:.3f}, copies and fills {:.3f}, waiting {:.3f}\n", row.name, step, ms[static_cast<int>(Kind::kKernel)],
+               ms[static_cast<int>(Kind::kCopy)] + ms[static_cast<int>(Kind::kFill)], ms[static_cast<int>(Kind::kWait)]);
+  }
+  std::vector<Total> rows;
+  for (const auto& [key, total] : kernels) rows.push_back(total);
+  std::stable_sort(rows.begin(), rows.end(), [](const Total& a, const Total& b) { return a.ms > b.ms; });
+  std::printf("%zu kernels, %.3f ms on all streams of this process; the slowest, with how often they ran:\n", rows.size(), all);
+  for (size_t i = 0; i < rows.size() && i < 30; ++i)
+    fmt::print("{:9.3f} ms {:5.1f} % {:>4} x  {:<28} {:<24} {}\n", rows[i].ms, 100 * rows[i].ms / all, rows[i].count, rows[i].kernel.op, rows[i].kernel.implementation,
+               for_terminal(rows[i].kernel.node));
+}
+
 // A step after two others, with the times of everything that the streams and the ranks do.
 Status trace_step(const TrainOptions& o, Prepared& p, const Batch& batch, const Console& console) {
   Fleet& fleet = *p.fleet;
@@ -129,6 +166,7 @@ Status trace_step(const TrainOptions& o, Prepared& p, const Batch& batch, const 
   ENG_TRY(run);
   ENG_TRY(stopped);
   for (const std::string& note : trace.notes()) console.note(note);
+  if (!fleet.single() && fleet.ranks->rank() == 0) print_trace(trace);
   if (fleet.ranks->rank() == 0) ENG_TRY(make_folder(o.out));
   ENG_TRY(write_trace(trace, *fleet.ranks, join_path(o.out, "trace.json")));
   console.note(cat("the trace of a step is in ", join_path(o.out, "trace.json"), ": open it in chrome://tracing or Perfetto"));

@@ -298,7 +298,12 @@ Result<std::unique_ptr<Prepared>> prepare_training(const TrainOptions& o, std::s
   auto p = std::make_unique<Prepared>();
   ENG_ASSIGN(const std::vector<std::string> names, device_names(o.devices, ranks->local_rank()));
   ENG_TRY(load_backends_for(names, o.backend_path));
-  for (const std::string& name : names) ENG_TRY(Device::open(name).status());  // an unknown one is said before anything is read
+  for (const std::string& name : names) {  // an unknown one is said before anything is read
+    const Status opened = Device::open(name).status();
+    if (!opened.ok() && o.devices.find(":rank") != std::string::npos)
+      return Status(opened.code(), cat(opened.message(), " (--devices ", o.devices, ": for 'rank' stands ", ranks->local_rank(), ", the number of this rank on its host; where CUDA_VISIBLE_DEVICES shows each rank a GPU of its own, that one is cuda:0)"));
+    ENG_TRY(opened);
+  }
   ENG_ASSIGN(const std::shared_ptr<Device> host, Device::open("cpu:0"));  // constants are folded on the CPU, whatever computes the steps
   const Evaluator evaluator = evaluator_on(host);
 

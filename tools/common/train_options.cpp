@@ -143,7 +143,7 @@ OptionGroup debugging_rows(TrainOptions& o) {
           {
               {.name = "--write-gradients", .target = &o.write_gradients, .value = "FILE.safetensors", .help = "gradients of the first step", .default_text = "off"},
               {.name = "--check-gradients", .target = &o.check_gradients, .help = "compare some gradients with finite differences, then stop"},
-              {.name = "--profile", .target = &o.profile, .help = "time every node of a step, print the slowest (one device), write OUT/trace.json (streams, transfers, sums over shards; for chrome://tracing or Perfetto), then stop"},
+              {.name = "--profile", .target = &o.profile, .help = "time every node of a step, print the slowest, write OUT/trace.json (streams, transfers, sums over shards; for chrome://tracing or Perfetto), then stop"},
               {.name = "--dry-run", .target = &o.dry_run, .help = "read everything, compile the step, report memory, train nothing"},
           }};
 }
