@@ -161,7 +161,8 @@ Status check_sections(const Object& o) {
     dynamic = dynamic || s.sh_type == SHT_DYNAMIC;
     if (!(s.sh_flags & SHF_ALLOC) || s.sh_size == 0 || (!in_file && s.sh_flags & SHF_TLS)) continue;
     const uint32_t rights = PF_R | (s.sh_flags & SHF_WRITE ? PF_W : 0u) | (s.sh_flags & SHF_EXECINSTR ? PF_X : 0u);
-    const bool fits = in_file ? is_mapped(o, s.sh_offset, s.sh_addr, s.sh_size, rights) : loaded_at(o, s.sh_addr, s.sh_size, rights) != nullptr;
+    const Segment* zeros = in_file ? nullptr : loaded_at(o, s.sh_addr, s.sh_size, rights);  // behind what comes out of the file
+    const bool fits = in_file ? is_mapped(o, s.sh_offset, s.sh_addr, s.sh_size, rights) : zeros && s.sh_addr - zeros->p_vaddr >= zeros->p_filesz;
     if (!fits) return damaged(cat("the section at address ", s.sh_addr, " of ", s.sh_size, " bytes is in no segment that loads it"));
   }
   return dynamic ? Status() : damaged("no section is the dynamic one");
