@@ -69,6 +69,9 @@ struct Progress {
   Event* pending = nullptr;  // what the job waits for, where that is a device
 };
 
+// Another rank whose device hangs says so itself after its own limit, or twice that: it has the word first.
+int64_t patience_with_ranks(int64_t limit) { return 2 * limit + 10000; }
+
 Status late(const char* who, int64_t milliseconds) {
   return device_error("no gradient has come from ", who, " for ", static_cast<double>(milliseconds) / 1000, " s: a device hangs or takes longer than expected; --device-timeout SECONDS sets how long to wait");
 }
@@ -195,19 +198,27 @@ Status ShardSums::Impl::reduce_all(size_t bucket) {
   return {};
 }
 
-// A device that fails leaves the others waiting for it in their all-reduce: while one is waited for, all are asked.
+// A device that fails leaves the others waiting for it in their all-reduce: while one is waited for, all are asked. A rank whose own parts are there waits
+// longer than one whose device hangs, so that this one has the word first.
 Status ShardSums::Impl::wait_reduced(size_t bucket) {
   using Clock = std::chrono::steady_clock;
   const auto begun = Clock::now();
+  const int64_t limit = fleet.first_device()->timeout();
   for (const auto& event : reduced[bucket])
     for (bool passed = false; !passed;) {
       ENG_TRY(event->passed(passed, kPatience));
       if (passed) break;
-      bool other = false;
-      for (const auto& e : reduced[bucket]) ENG_TRY(e->passed(other));
+      bool own = true;
+      for (const auto& e : reduced[bucket]) ENG_TRY(e->passed(passed));
+      for (int64_t root : all_reduce.roots) {
+        if (root < 0 || !own) continue;
+        ENG_TRY(ready.at(root)[bucket]->passed(own));
+      }
       ENG_TRY(all_healthy());
-      const int64_t limit = fleet.first_device()->timeout();
-      if (limit >= 0 && Clock::now() - begun > std::chrono::milliseconds(limit)) return late("the devices", limit);
+      passed = false;
+      const bool others = own && fleet.ranks->size() > 1;
+      const int64_t patience = others ? patience_with_ranks(limit) : limit;
+      if (limit >= 0 && Clock::now() - begun > std::chrono::milliseconds(patience)) return late(others ? "the other ranks" : "the devices", patience);
     }
   return {};
 }
@@ -424,8 +435,7 @@ Status ShardSums::finish() {
     } else {
       ENG_TRY(s.fleet.ranks->wait_any(s.tickets, kPatience).status());
     }
-    // Another rank whose device hangs says so itself after the same time: it has the word first.
-    const int64_t patience = device ? limit : 2 * limit + 10000;
+    const int64_t patience = device ? limit : patience_with_ranks(limit);
     if (limit < 0 || Clock::now() - moved < std::chrono::milliseconds(patience)) continue;
     return late(device ? "the devices" : "the other ranks", patience);
   }

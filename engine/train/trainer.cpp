@@ -172,7 +172,8 @@ Status Trainer::run_step() {
   steps_.fleet().ranks->set_step(state_.step + 1);
   rate_ = options_.schedule.rate(state_.step, state_.epoch);
   StepOutcome outcome;
-  ENG_TRY(steps_.train(batch_, rate_, interrupt_signal() != 0, outcome).in(cat("step ", state_.step + 1)));
+  const Status trained = steps_.train(batch_, rate_, interrupt_signal() != 0, outcome);
+  if (!trained.ok()) return steps_.fleet().ranks->size() > 1 ? trained : trained.in(cat("step ", state_.step + 1));  // ranks name the step themselves
   const double loss = outcome.loss;
   const int64_t correct = outcome.correct;
   stop_ |= outcome.stop;
