@@ -76,7 +76,7 @@ bool named_like_a_plugin(const std::string& name) {
 // The file itself, or a folder's engine-backend-*.so and libengine_backend_*.so in alphabetical order.
 Result<std::vector<std::string>> plugin_files(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return not_found("backend path '", path, "' does not exist");
+  if (!fs::exists(path, error)) return error ? not_found("backend path '", path, "': ", error.message()) : not_found("backend path '", path, "' does not exist");
   if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
   std::vector<std::string> files;
   for (auto it = fs::directory_iterator(path, error); !error && it != fs::directory_iterator(); it.increment(error)) {
@@ -133,6 +133,7 @@ Result<const eb_backend_table*> load_backend(const std::string& path) {
 
 Status load_backends(const std::string& list) {
   std::string paths = list;
+  bool own_folder = false;
   if (paths.empty()) {
     const char* from_environment = std::getenv("ENGINE_BACKEND_PATH");
     paths = from_environment ? from_environment : "";
@@ -142,6 +143,7 @@ Status load_backends(const std::string& list) {
     const fs::path program = fs::read_symlink("/proc/self/exe", error);
     if (error) return {};
     paths = program.parent_path().string();
+    own_folder = true;
   }
   for (size_t at = 0; at <= paths.size();) {
     const size_t end = std::min(paths.find(':', at), paths.size());
@@ -149,6 +151,7 @@ Status load_backends(const std::string& list) {
     at = end + 1;
     if (path.empty()) continue;
     ENG_ASSIGN(std::vector<std::string> files, plugin_files(path));
+    if (files.empty() && !own_folder) return not_found("backend path '", path, "': the folder holds no plugin; one is named engine-backend-*.so or libengine_backend_*.so");
     for (const std::string& file : files) {
       std::error_code error;
       const fs::path real = fs::canonical(file, error);

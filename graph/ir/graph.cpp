@@ -163,13 +163,25 @@ void Graph::renumber(const std::vector<NodeId>& order) {
     if (v.producer != kNoNode) v.producer = renumbered[static_cast<size_t>(v.producer)];
 }
 
+// A name may hold line ends and tabs; in a message they would look like lines of its own.
+static std::string on_one_line(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '\n') out += "\\n";
+    else if (c == '\t') out += "\\t";
+    else if (c == '\r') out += "\\r";
+    else out += c;
+  }
+  return out;
+}
+
 std::string Graph::label(NodeId id) const { return label(node(id)); }
 
 std::string Graph::label(const Node& n) const {
-  std::string op = (n.domain.empty() ? "" : n.domain + "::") + n.op_type;
-  if (!n.name.empty()) return op + " '" + n.name + "'";
+  const std::string op = on_one_line((n.domain.empty() ? "" : n.domain + "::") + n.op_type);
+  if (!n.name.empty()) return op + " '" + on_one_line(n.name) + "'";
   for (ValueId v : n.outputs)
-    if (v != kNoValue) return op + " with output '" + value(v).name + "'";
+    if (v != kNoValue) return op + " with output '" + on_one_line(value(v).name) + "'";
   return op + " without outputs";
 }
 

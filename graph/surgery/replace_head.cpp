@@ -160,7 +160,7 @@ Status append(Graph& g, ValueId target, const Graph& sizes, const HeadOptions& o
   ValueId v = g.find_value(options.cut_at);
   for (NodeId n : g.live_nodes())
     if (g.node(n).name == options.cut_at && !g.node(n).outputs.empty()) v = g.node(n).outputs[0];
-  if (v == kNoValue || g.value(v).producer == kNoNode) return not_found("--cut-at '", options.cut_at, "': the model has no node and no computed value of that name; engine-graph info lists them");
+  if (v == kNoValue || g.value(v).producer == kNoNode) return not_found("--cut-at '", options.cut_at, "': the model has no node and no computed value of that name; engine-graph draw shows them");
   if (!sizes.value(v).has_shape) return invalid("--cut-at '", options.cut_at, "': output '", g.value(target).name, "' does not depend on it");
   const Shape shape = sizes.value(v).shape;
   const DType type = sizes.value(v).dtype;

@@ -68,6 +68,7 @@ TEST_CASE("loader: files that are no plugins") {
   CHECK(says(load_backend("/nowhere/engine-backend-x.so").status().message(), "backend '/nowhere/engine-backend-x.so' cannot be loaded"));
   CHECK(says(load_backend("/lib/x86_64-linux-gnu/libm.so.6").status().message(), "it does not export eb_get_backend; it is no backend of this engine"));
   CHECK(load_backends("/nowhere").code() == Code::kNotFound);
+  CHECK(says(load_backends("/proc/self/fdinfo").message(), "backend path '/proc/self/fdinfo': the folder holds no plugin; one is named engine-backend-*.so or libengine_backend_*.so"));
 }
 
 TEST_CASE("loader: a list of folders loads engine-backend-*.so, each once") {

@@ -77,3 +77,12 @@ TEST_CASE("names of new values are unique") {
   CHECK(g.find_value("x") == a);
   CHECK_FALSE(g.value(c).name.empty());
 }
+
+TEST_CASE("a label is one line, whatever the names hold") {
+  Graph g;
+  const ValueId y = g.add_value("made\nerror: forged");
+  g.add_node(Node{.op_type = "Relu", .name = "a\tb\r\nc", .inputs = {}, .outputs = {y}});
+  g.add_node(Node{.domain = "x\ny", .op_type = "Relu", .inputs = {}, .outputs = {y}});
+  CHECK(g.label(NodeId{0}) == "Relu 'a\\tb\\r\\nc'");
+  CHECK(g.label(NodeId{1}) == "x\\ny::Relu with output 'made\\nerror: forged'");
+}

@@ -129,7 +129,7 @@ OptionGroup device_rows(TrainOptions& o) {
               {.name = "--memory", .target = &o.memory, .value = "BYTES", .help = "most memory of each device, such as 8G: values are recomputed and shards made smaller to meet it", .default_text = "no limit"},
               {.name = "--device-timeout", .target = &o.device_timeout, .value = "SECONDS", .help = "a device that does not answer for so long is held for lost",
                .default_text = "60, and more for large steps", .low = 0, .high = 1e7},
-              {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "backend plugins: files, or folders with engine-backend-*.so, separated by ':'",
+              {.name = "--backend-path", .target = &o.backend_path, .value = "PATHS", .help = "backend plugins: files, or folders with engine-backend-*.so or libengine_backend_*.so, separated by ':'",
                .default_text = "ENGINE_BACKEND_PATH, else beside the program"},
               {.name = "--threads", .target = &o.threads, .value = "N", .help = "threads of a shard; sums depend on it, so it belongs to the recipe",
                .default_text = "processors / shards", .low = 0, .high = 4096},
