@@ -75,7 +75,7 @@ OptionTable graph_table(GraphOptions& o) {
                 {.name = "--loss", .target = &o.loss, .value = "NAME", .help = "of gradient and plan",
                  .choices = {"auto", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"}},
                 {.name = "--freeze", .target = &o.freeze, .value = "GLOB,...", .help = "weights that are not trained", .default_text = "none"},
-                {.name = "--classes", .target = &o.classes, .value = "N", .help = "outputs of the new head; of gradient and plan: as engine-train --replace-head N", .default_text = "the head is kept; replace-head needs it", .low = 0},
+                {.name = "--classes", .target = &o.classes, .value = "N", .help = "outputs of the new head; of gradient and plan: as engine-train --replace-head N", .default_text = "the head is kept; replace-head needs it", .low = 1},
                 {.name = "--cut-at", .target = &o.cut_at, .value = "NODE", .help = "of a new head: cut behind this node", .default_text = "found by itself"},
                 {.name = "--dropout", .target = &o.dropout, .value = "RATE", .help = "of a new head: in front of the new layer", .low = 0, .high = 0.99},
                 {.name = "--seed", .target = &o.seed, .value = "N", .help = "of new weights", .low = 0},

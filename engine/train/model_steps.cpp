@@ -116,7 +116,7 @@ Status ModelSteps::fit(Step& step, const std::vector<ValueId>& fetches, const st
   };
   uint64_t smallest = 0;
   auto choice = fit_memory(step.graph, memory_limit_, estimator, &smallest);
-  if (memory_choice_.smallest == 0 || smallest < memory_choice_.smallest) memory_choice_.smallest = smallest;
+  memory_choice_.smallest = std::max(memory_choice_.smallest, smallest);  // shards of a batch may differ in size
   if (!choice.ok()) return choice.status();
   if (choice->bytes >= memory_choice_.bytes)
     memory_choice_ = {static_cast<int64_t>(choice->recomputed.size()), choice->slow_down, choice->bytes, choice->bytes_without, memory_choice_.smallest};

@@ -98,6 +98,7 @@ class Command {
       ENG_TRY(check_given());
     }
     batch_ = if_.batch > 0 ? if_.batch : r_.batch > 0 ? r_.batch : given_ && given_->batch > 0 ? given_->batch : 32;
+    if (r_.shards > batch_) return usage_error("--shards ", r_.shards, " of a batch of ", batch_, ": ", r_.shards - batch_, " of them would always be empty");
     ENG_TRY(find_site());
     ENG_TRY(settle_mode());
     return given_ ? predict_given() : choose();

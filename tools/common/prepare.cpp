@@ -261,34 +261,55 @@ void report_files(const Dataset& data, const std::string& path, const Console& c
   for (const SkippedFile& f : data.skipped()) console.warn("left out: " + printable(f.path) + ": " + f.reason);
 }
 
+// What a step of the batch needs beyond `limit` bytes: 0 where it keeps to them on all ranks, else bytes with which more of it can be made: the first program that does
+// not fit tells of its own need alone.
+Result<uint64_t> need_beyond(Prepared& p, int64_t batch, uint64_t limit) {
+  p.steps->limit_memory(limit);
+  const auto bytes = p.steps->prepare(batch);
+  const uint64_t smallest = p.steps->memory_choice().smallest;
+  if (!bytes.ok() && smallest <= limit) return bytes.status();  // another reason, such as a device with less memory
+  const uint64_t own = !bytes.ok() ? smallest : *bytes > limit ? *bytes : 0;
+  Ranks& ranks = *p.fleet->ranks;
+  std::vector<uint64_t> all(static_cast<size_t>(ranks.size()));
+  ENG_TRY(ranks.gather_all(&own, sizeof own, all.data()));
+  return *std::max_element(all.begin(), all.end());
+}
+
 // --memory: what is not kept is made again; where that is not enough and --shards leaves it open, the batch is cut into more shards.
 Status fit_into_memory(const TrainOptions& o, DeviceChoice& choice, Prepared& p, const std::function<void(std::shared_ptr<Fleet>)>& make_steps, const Console& console) {
   ENG_ASSIGN(const uint64_t limit, parse_bytes(o.memory, "--memory"));
-  uint64_t smallest = 0;
+  FleetOptions options = choice.fleet_options;
+  const auto make_anew = [&]() -> Status {
+    ENG_ASSIGN(std::shared_ptr<Fleet> fleet, Fleet::open(options, p.fleet->ranks));
+    make_steps(std::move(fleet));
+    return {};
+  };
   for (;;) {
-    p.steps->limit_memory(limit);
-    const auto bytes = p.steps->prepare(o.batch);
+    ENG_ASSIGN(uint64_t need, need_beyond(p, o.batch, limit));
     const ModelSteps::MemoryChoice& m = p.steps->memory_choice();
     const auto mib = [](uint64_t b) { return cat(static_cast<int64_t>((static_cast<double>(b) / (1 << 20)) * 10 + 0.5) / 10.0, " MiB"); };
-    if (bytes.ok() && *bytes <= limit) {
-      console.note(cat("memory: ", mib(*bytes), " of ", mib(limit), " a device",
+    if (need == 0) {
+      ENG_ASSIGN(const uint64_t bytes, p.steps->prepare(o.batch));
+      console.note(cat("memory: ", mib(bytes), " of ", mib(limit), " a device",
                        m.recomputed ? cat("; ", m.recomputed, " activations are made again in the backward phase (predicted ", static_cast<int64_t>(m.slow_down * 100 + 0.5) / 100.0, " x the time; without that ",
                                           mib(m.bytes_without), ")")
                                     : std::string("; everything is kept"),
                        p.fleet->shards > p.fleet->replica_count() ? cat("; the batch is computed in ", p.fleet->shards, " shards, one after the other") : std::string()));
       return {};
     }
-    if (!bytes.ok() && m.smallest == 0) return bytes.status();  // another reason
-    const uint64_t reached = bytes.ok() ? *bytes : m.smallest;
-    if (smallest == 0 || reached < smallest) smallest = reached;
     const int64_t shards = p.fleet->shards * 2;
-    if (o.shards > 0 || shards > o.batch || o.batch % shards != 0 || choice.placer)
-      return usage_error("--memory ", o.memory, ": the step needs at least ", smallest, " bytes (", mib(smallest), ") of each device, with all that can be made again and ",
-                          o.shards > 0 ? cat("the batch in the ", o.shards, o.shards == 1 ? " shard" : " shards", " of --shards") : cat("the batch in up to ", p.fleet->shards, " shards"), ": give --memory ", smallest, " or more, or a smaller --batch");
-    FleetOptions more = choice.fleet_options;
-    more.shards = shards;
-    ENG_ASSIGN(std::shared_ptr<Fleet> fleet, Fleet::open(more, p.fleet->ranks));
-    make_steps(std::move(fleet));
+    if (o.shards > 0 || shards > o.batch || o.batch % shards != 0 || choice.placer) {
+      uint64_t least = limit;
+      for (int tries = 0; tries < 8 && need > 0; ++tries) {  // tried out as a run of its own would
+        least = need;
+        ENG_TRY(make_anew());
+        ENG_ASSIGN(need, need_beyond(p, o.batch, least));
+      }
+      return usage_error("--memory ", o.memory, ": the step needs at least ", least, " bytes (", mib(least), ") of each device, with all that can be made again and ",
+                         o.shards > 0 ? cat("the batch in the ", o.shards, o.shards == 1 ? " shard" : " shards", " of --shards") : cat("the batch in up to ", p.fleet->shards, " shards"), ": give --memory ", least, " or more, or a smaller --batch");
+    }
+    options.shards = shards;
+    ENG_TRY(make_anew());
   }
 }
 
