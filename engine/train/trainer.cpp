@@ -145,17 +145,27 @@ Result<bool> Trainer::next_batch() {
   return more;
 }
 
+// This rank's rows of the last batch, whose loss is no number.
+Status Trainer::check_batch(const std::string& what, const std::string& saved) const {
+  for (size_t i = 0; i < batch_.inputs.size(); ++i) {
+    const std::string found = not_finite({{steps_.inputs()[i].name, batch_.inputs[i]}});
+    if (!found.empty()) return invalid(what, ": the input ", found, " of the batch; the data must be finite numbers", saved);
+  }
+  const std::string found = batch_.labels.defined() ? not_finite({{"labels", batch_.labels}}) : "";
+  return found.empty() ? Status() : invalid(what, ": the tensor of ", found, " of the batch; the labels must be finite numbers", saved);
+}
+
 // The last batch's loss is no number: says whether it was so from the start (weights or inputs) or has become so.
 Status Trainer::no_finite_loss(double loss) {
   const std::string value = std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf", at = cat(" at step ", state_.step + 1);
   const std::string saved = options_.folder.empty() || saved_step_ < 0 ? "" : cat("; the last good state, after step ", saved_step_, ", is in ", options_.folder, "/last.ckpt");
-  for (size_t i = 0; i < batch_.inputs.size(); ++i) {
-    const std::string found = not_finite({{steps_.inputs()[i].name, batch_.inputs[i]}});
-    if (!found.empty()) return invalid("the loss is ", value, at, ": the input ", found, " of the batch; the data must be finite numbers", saved);
-  }
-  if (const std::string found = batch_.labels.defined() ? not_finite({{"labels", batch_.labels}}) : ""; !found.empty()) {
-    return invalid("the loss is ", value, at, ": the tensor of ", found, " of the batch; the labels must be finite numbers", saved);
-  }
+  const Status own = check_batch(cat("the loss is ", value, at), saved);
+  Ranks& ranks = *steps_.fleet().ranks;
+  const char mine = !own.ok();
+  std::vector<char> all(static_cast<size_t>(ranks.size()));
+  ENG_TRY(ranks.gather_all(&mine, 1, all.data()));
+  if (!own.ok()) return own;
+  if (std::find(all.begin(), all.end(), 1) != all.end()) ENG_TRY(ranks.barrier());  // that rank says so and ends the run
   for (ValueId id = 0; id < steps_.model().value_count(); ++id) {
     const Value& v = steps_.model().value(id);
     if (!v.data || v.role == Role::kConstant) continue;

@@ -94,6 +94,7 @@ class Trainer {
   bool out_of_steps() const { return options_.max_steps > 0 && state_.step >= options_.max_steps; }
   Result<bool> next_batch();            // false: a pass has ended
   Status run_step();                    // on batch_
+  Status check_batch(const std::string& what, const std::string& saved) const;
   Status no_finite_loss(double loss);   // the error
   Status write_gradients();
   Status count_confusion(const Batch& batch, std::vector<std::vector<int64_t>>& confusion);
