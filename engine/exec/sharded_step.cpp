@@ -93,6 +93,7 @@ struct ShardedStep::Impl {
   Status sum_sync_points(Round& round, size_t segment);
   Status synchronize();
   Status collect(Round& round, bool stop, StepOutcome& outcome);
+  Status copy_gradients(std::vector<Tensor>& out);
 };
 
 Result<Step> ShardedStep::Impl::step_of(int64_t rows) const {
@@ -335,6 +336,22 @@ Status ShardedStep::Impl::collect(Round& round, bool stop, StepOutcome& outcome)
   return {};
 }
 
+// Enqueues.
+Status ShardedStep::Impl::copy_gradients(std::vector<Tensor>& out) {
+  const Step& step = programs.begin()->second->step;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    ENG_ASSIGN(void* memory, last->sums->result(0, b));
+    const std::shared_ptr<Device>& device = fleet.replicas[0].lanes[0][static_cast<size_t>(buckets[b].place)];  // whose stream result() made wait
+    for (const BucketItem& item : buckets[b].items) {
+      if (item.result >= out.size()) continue;
+      const Value& v = step.graph.value(step.gradients[item.result]);
+      out[item.result] = Tensor(v.dtype, v.shape);
+      ENG_TRY(device->copy_to_host(out[item.result].mutable_bytes(), static_cast<std::byte*>(memory) + item.offset, item.bytes));
+    }
+  }
+  return {};
+}
+
 ShardedStep::ShardedStep(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ShardedStep::~ShardedStep() {
   if (!impl_) return;
@@ -408,17 +425,9 @@ Result<std::vector<Tensor>> ShardedStep::gradients() {
   Impl& s = *impl_;
   if (!s.last || !s.last->sums) return internal_error("no training step has run");
   std::vector<Tensor> out(step().gradients.size());
-  for (size_t b = 0; b < s.buckets.size(); ++b) {
-    ENG_ASSIGN(void* memory, s.last->sums->result(0, b));
-    const std::shared_ptr<Device>& device = s.fleet.replicas[0].lanes[0][static_cast<size_t>(s.buckets[b].place)];  // whose stream result() made wait
-    for (const BucketItem& item : s.buckets[b].items) {
-      if (item.result >= out.size()) continue;
-      const Value& v = step().graph.value(step().gradients[item.result]);
-      out[item.result] = Tensor(v.dtype, v.shape);
-      ENG_TRY(device->copy_to_host(out[item.result].mutable_bytes(), static_cast<std::byte*>(memory) + item.offset, item.bytes));
-    }
-  }
-  ENG_TRY(s.synchronize());
+  const Status copied = s.copy_gradients(out);
+  ENG_TRY(s.synchronize());  // before `out` may go
+  ENG_TRY(copied);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/exec/estimate.h"
 #include "engine/memory/budget.h"
+#include "graph/partition/cut.h"
 #include "graph/surgery/freeze.h"
 
 namespace eng {
@@ -66,9 +67,23 @@ void ModelSteps::adopt(Graph& graph) const {
     if (const ValueId v = graph.find_value(name); v != kNoValue && kept(graph.value(v))) graph.value(v).data = content;
 }
 
+// The placer knows the training step's nodes. An evaluation has others (LSTM for LstmTraining): they go where their neighbours are, or to the first device of the
+// replica that can run them.
 Status ModelSteps::place(Graph& graph) const {
-  if (placer_) return placer_(graph);
-  for (NodeId n : graph.live_nodes()) graph.node(n).place = 0;
+  const auto& devices = fleet_->replicas[0].lanes[0];
+  if (!placer_) {
+    for (NodeId n : graph.live_nodes()) graph.node(n).place = 0;
+    return {};
+  }
+  ENG_TRY(placer_(graph));
+  ENG_ASSIGN(const std::vector<NodeId> order, graph.topological_order());
+  place_rest(graph, order);
+  for (NodeId n : order) {
+    Node& node = graph.node(n);
+    if (refusal_of(*devices[static_cast<size_t>(node.place)], graph, node).empty()) continue;
+    const auto can = std::find_if(devices.begin(), devices.end(), [&](const auto& device) { return refusal_of(*device, graph, node).empty(); });
+    if (can != devices.end()) node.place = static_cast<int32_t>(can - devices.begin());
+  }
   return {};
 }
 

@@ -93,6 +93,27 @@ TEST_CASE("several other devices: convolutions, batch normalisation and pools tr
 
 TEST_CASE("several other devices: nodes that they cannot run are computed by the host, with the same bits on 1, 2 and 4") { check_same_on_all(mixed_net(), 4); }
 
+// A recurrent layer is one operator in training and another one in an evaluation; both are the host's where the device lacks them.
+TEST_CASE("another device: an evaluation's own nodes are placed on the host too") {
+  Net m;
+  const ValueId x = m.op("Transpose", {m.input("x", {4, 3})}, attrs({{"perm", std::vector<int64_t>{1, 0, 2}}}));
+  const NodeId lstm = m.g.add_node("", "LSTM", {x, m.weight("w", {1, 20, 3}), m.weight("r", {1, 20, 5})}, 3, attrs({{"hidden_size", int64_t{5}}}), "lstm");
+  m.output(m.dense(m.op("Reshape", {m.g.node(lstm).outputs[1], m.g.add_tensor("flat", Tensor::ints({-1, 5}), Role::kConstant)}), "head", 5, 3), "scores");
+  const Case c(m, 3);
+  const std::string wanted = c.run("wanted", {"--devices", "cpu:0", "--val", c.data});
+  for (int count : {1, 2}) {
+    const std::string list = devices(count);
+    if (list.empty()) continue;
+    CAPTURE(list);
+    for (const char* parallel : {"data", "branch"}) {
+      const std::string got = c.run(cat(parallel, count), {"--devices", list, "--parallel", parallel, "--val", c.data});
+      const auto a = metrics(got, "epoch"), b = metrics(wanted, "epoch");
+      REQUIRE(a.size() == 2);
+      for (size_t i = 0; i < a.size(); ++i) CHECK(a[i]["val_loss"].get<double>() == doctest::Approx(b[i]["val_loss"].get<double>()).epsilon(1e-4));
+    }
+  }
+}
+
 TEST_CASE("several other devices: gradients can be written where some were made on the host") {
   const Case c(mixed_net(), 4);
   const auto gradients = [&](const std::string& name, const std::string& list) {

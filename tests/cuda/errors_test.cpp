@@ -192,6 +192,8 @@ TEST_CASE("cuda errors: without cuBLAS and cuDNN the plain kernels compute, and 
     return nlohmann::json::parse(r.out)["loss"].get<double>();
   };
   const double with = loss("CUDA_EMULATION_ABORT=1");
+  for (const char* refused : {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter"})
+    CHECK(loss(std::string("CUDA_EMULATION_ABORT=1 CUDA_EMULATION_UNSUPPORTED=") + refused) == doctest::Approx(with).epsilon(1e-5));
   for (const char* missing : {"cuBLAS", "cuDNN", "cuBLAS,cuDNN,NCCL"}) CHECK(loss(std::string("CUDA_EMULATION_ABORT=1 CUDA_EMULATION_MISSING=") + missing) == doctest::Approx(with).epsilon(1e-5));
 }
 

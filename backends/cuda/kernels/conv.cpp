@@ -176,7 +176,7 @@ template <Pass kPass, ConvShape (*kShape)(const NodeView&), std::unique_ptr<Kern
 std::unique_ptr<Kernel> create(const NodeView& n, eb_device* device) {
   const bool bias = kPass == Pass::kForward ? n.in(2).present() : kPass == Pass::kGradWeight && n.out(1).present();
   try {
-    return std::make_unique<CudnnConv>(kShape(n), kPass, bias, device);
+    return with_own_kernel(std::make_unique<CudnnConv>(kShape(n), kPass, bias, device), n, device);
   } catch (const Failure& e) {
     if (e.code != EB_UNSUPPORTED) throw;
     return kDirect(n, device);
