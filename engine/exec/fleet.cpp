@@ -63,6 +63,7 @@ bool can_join(const std::vector<std::shared_ptr<Device>>& devices, std::string& 
 struct Joiner {
   char backend[32] = {};
   char can = 0;
+  char reason[160] = {};  // why not
 };
 using Identity = std::array<char, 64>;
 
@@ -76,6 +77,7 @@ Result<bool> all_can_join(Ranks& ranks, const std::vector<std::shared_ptr<Device
   const eb_string backend = devices[0]->backend().name;
   put(me.backend, {backend.data, backend.length});
   me.can = can_join(devices, why_not);
+  put(me.reason, why_not);
   std::memcpy(mine.data(), &me, sizeof me);
   for (size_t i = 0; i < devices.size(); ++i) put({mine.data() + sizeof me + i * sizeof(Identity), sizeof(Identity)}, devices[i]->identity());
   ENG_TRY(ranks.gather_all(mine.data(), bytes, all.data()));
@@ -83,8 +85,10 @@ Result<bool> all_can_join(Ranks& ranks, const std::vector<std::shared_ptr<Device
   for (int r = 0; r < ranks.size(); ++r) {
     const char* record = all.data() + static_cast<size_t>(r) * bytes;
     if (!me.can) return false;
-    if (std::memcmp(record, mine.data(), sizeof me) != 0) {
-      why_not = cat("not all of rank ", r, "'s devices can take part");
+    Joiner other;
+    std::memcpy(&other, record, sizeof other);
+    if (!other.can || std::strcmp(other.backend, me.backend) != 0) {
+      why_not = cat("rank ", r, ": ", other.reason[0] ? other.reason : "its devices are of another kind");
       return false;
     }
     for (size_t i = 0; i < devices.size(); ++i) {

@@ -31,6 +31,7 @@ struct Head {
   NodeId node = kNoNode;             // Gemm, MatMul or Conv
   NodeId bias_add = kNoNode;         // Add behind a MatMul
   std::vector<NodeId> reshapes;      // between head and output
+  NodeId activation = kNoNode;       // Softmax, LogSoftmax or Sigmoid there
   std::string path;                  // "MatMul -> Add -> Softmax"
 };
 
@@ -68,6 +69,7 @@ Result<Head> find_head(const Graph& g, ValueId target) {
     }
     if (std::find(std::begin(kPassed), std::end(kPassed), n.op_type) == std::end(kPassed)) return refuse(g.label(p) + " stands there");
     if (n.op_type == "Reshape") head.reshapes.push_back(p);
+    if (n.op_type == "Softmax" || n.op_type == "LogSoftmax" || n.op_type == "Sigmoid") head.activation = p;
     v = n.inputs[0];
   }
 }
@@ -105,6 +107,18 @@ void declare_output(Graph& g, ValueId target, const Shape& before, const Shape& 
 Result<Graph> probe(const Graph& model, ValueId target, const ShapeBinding& binding, const Evaluator& evaluator) {
   ENG_ASSIGN(Step step, build_prediction_step(model, binding, model.value(target).name, evaluator));
   return std::move(step.graph);
+}
+
+// One score has a sigmoid, several that had been one have a softmax; what several had stays. What was changed, for the report.
+std::string refit_activation(Graph& g, const Head& head, int64_t old_classes, int64_t classes) {
+  if (head.activation == kNoNode || (old_classes == 1) == (classes == 1)) return "";
+  Node& n = g.node(head.activation);
+  const std::string wanted = classes == 1 ? "Sigmoid" : "Softmax";
+  if (n.op_type == wanted) return "";
+  const std::string before = n.op_type;
+  n.op_type = wanted;
+  n.attributes = {};
+  return cat(", ", wanted, " instead of ", before);
 }
 
 // Fresh weights in the node that was found.
@@ -149,9 +163,10 @@ Status refit(Graph& g, const Head& head, const Graph& sizes, const HeadOptions& 
     report.old_parameters.push_back(g.value(v).name);
     drop_if_unused(g, v);
   }
+  const std::string activation = refit_activation(g, head, report.old_classes, options.classes);
   report.found = cat("the classifier ", head.path, " at ", g.label(head.node), " with ", report.old_classes, " classes");
   report.cut = cat("weights ", w, head.bias_add != kNoNode || (n.op_type != "MatMul" && n.inputs.size() > 2) ? " and bias" : "", " of ", report.old_classes, " classes");
-  report.put = cat("fresh weights ", fresh, " for ", options.classes, " classes (Glorot uniform, seed ", options.seed, ")", options.dropout > 0 ? cat(", dropout ", options.dropout, " in front") : "");
+  report.put = cat("fresh weights ", fresh, " for ", options.classes, options.classes == 1 ? " class" : " classes", " (Glorot uniform, seed ", options.seed, ")", activation, options.dropout > 0 ? cat(", dropout ", options.dropout, " in front") : "");
   return {};
 }
 

@@ -136,6 +136,17 @@ TEST_CASE("cuda errors: a device that fails in the middle ends the run, and its 
   s.check_usable();
 }
 
+TEST_CASE("cuda errors: going on from the checkpoint of an earlier run than the last one is said") {
+  const Setting s;
+  REQUIRE(s.on_emulation("", "--devices cuda:0").status == 0);
+  const std::string said = "the run that wrote it ended before its first checkpoint";
+  CHECK(!s.on_emulation("", "--devices cuda:0 --resume --epochs 3").says(said));
+  CHECK(s.on_emulation("CUDA_EMULATION_FAIL_OPERATION=5", "--devices cuda:0 --clip-norm 3").status == 4);
+  const CommandResult r = s.on_emulation("", "--devices cuda:0 --resume --epochs 4");
+  CHECK_MESSAGE(r.status == 0, r.err);
+  CHECK_MESSAGE(r.says(said), r.err);
+}
+
 TEST_CASE("cuda errors: a device that never answers is given up after --device-timeout") {
   const Setting s;
   const CommandResult r = s.on_emulation("CUDA_EMULATION_HANG_OPERATION=300 CUDA_EMULATION_HANG_SECONDS=30", "--devices cuda:0 --device-timeout 1");

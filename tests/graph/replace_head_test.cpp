@@ -41,6 +41,21 @@ TEST_CASE("a dense head gets fresh weights for the new classes and keeps its sof
   }
 }
 
+TEST_CASE("a head with one output has a sigmoid, several outputs that were one have a softmax") {
+  for (const auto& [before, from, to, after] : std::vector<std::tuple<const char*, int64_t, int64_t, const char*>>{
+           {"Softmax", 5, 1, "Sigmoid"}, {"LogSoftmax", 5, 1, "Sigmoid"}, {"Sigmoid", 1, 4, "Softmax"}, {"Sigmoid", 1, 1, "Sigmoid"}, {"Sigmoid", 5, 3, "Sigmoid"}, {"LogSoftmax", 5, 3, "LogSoftmax"}}) {
+    CAPTURE(std::string(before));
+    CAPTURE(to);
+    ModelBuilder m;
+    ValueId y = m.op("Gemm", {m.input("x", {6}), m.weight("w", {6, from})}, {}, "fc");
+    y = std::string(before) == "Sigmoid" ? m.op(before, {y}) : m.op(before, {y}, attrs({{"axis", int64_t{1}}}));
+    m.output(y, "scores");
+    REQUIRE(replace_head(m.g, {.classes = to}, {}, evaluator_on(cpu_device())).ok());
+    CHECK(m.g.node(m.g.value(m.g.outputs[0]).producer).op_type == after);
+    CHECK(output_columns(m.g) == to);
+  }
+}
+
 TEST_CASE("MatMul and Add make a head too") {
   ModelBuilder m;
   ValueId x = m.input("x", {6});

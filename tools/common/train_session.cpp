@@ -166,7 +166,7 @@ Status resolve(TrainOptions& o, const Prepared& p, FitOptions& fit) {
 }
 
 // A resumed run with other options is another run: one line for each that counts. `text`: config.toml as the checkpoint holds it.
-void warn_of_changes(TrainOptions& o, const std::string& text, const Console& console) {
+void warn_of_changes(TrainOptions& o, const std::string& text, const Fleet& fleet, const Console& console) {
   TrainOptions was;
   const OptionTable before = train_table(was), now = train_table(o);
   if (!read_config(before, text, "config.toml", {}).ok()) return;
@@ -178,6 +178,17 @@ void warn_of_changes(TrainOptions& o, const std::string& text, const Console& co
     console.warn(cat(name, " is ", value_text(now, name), " now, the run had ", old,
                      name == "--weights" ? ": without effect, the checkpoint's weights count" : ": what follows is not what the run would have given"));
   }
+  if (was.devices != o.devices && fleet.replica_count() > 1 && fleet.by_collectives(0))
+    console.warn(cat("--devices is \"", o.devices, "\" now, the run had \"", was.devices, "\": ", fleet.order_of_sums, ", which rounds otherwise for each number of devices (--deterministic does not)"));
+}
+
+// A later run that ended before its first checkpoint has left its config.toml beside the checkpoint of the run before it.
+void warn_of_other_run(const std::string& folder, const Checkpoint& checkpoint, const Console& console) {
+  const std::string config = join_path(folder, "config.toml");
+  if (file_info(config).modified_ns <= file_info(join_path(folder, "last.ckpt")).modified_ns) return;
+  const auto text = read_text_file(config, 16 << 20);
+  if (text.ok() && *text != checkpoint.options)
+    console.warn(config + " is newer than last.ckpt and differs from its options: the run that wrote it ended before its first checkpoint; what is continued is the run before it");
 }
 
 Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console& console, Progress& progress) {
@@ -205,7 +216,8 @@ Status train(TrainOptions& o, const std::shared_ptr<Ranks>& ranks, const Console
   if (o.resume) {
     ENG_TRY(trainer->resume(checkpoint, last));
     checkpoint.tensors.clear();
-    warn_of_changes(o, checkpoint.options, console);
+    if (first) warn_of_other_run(o.out, checkpoint, console);
+    warn_of_changes(o, checkpoint.options, *p->fleet, console);
     console.note(cat("resumed from ", last, ": ", trainer->state().epoch, " epochs and ", trainer->state().step, " steps are done"));
   }
   FolderLock lock;  // until the end of the run
