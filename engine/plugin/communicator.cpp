@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace eng {
 namespace {
@@ -22,7 +23,7 @@ Status without(const Device& device) { return unsupported(device.name(), ": its 
 struct Joining {
   std::mutex mutex;
   std::condition_variable changed;
-  bool done = false;
+  bool done = false, abandoned = false;
   Status status;
   std::vector<eb_communicator*> handles;
 };
@@ -89,20 +90,22 @@ Result<std::vector<std::unique_ptr<Communicator>>> Communicator::join(const std:
     std::vector<eb_communicator*> handles(devices.size(), nullptr);
     Status status = join_members(*table, devices, id, count, first, handles);
     const std::lock_guard lock(joining->mutex);
+    if (!status.ok() || joining->abandoned)  // nobody will use them
+      for (eb_communicator*& handle : handles)
+        if (handle) table->destroy(std::exchange(handle, nullptr));
     joining->status = std::move(status);
     joining->handles = handles;
     joining->done = true;
     joining->changed.notify_all();
   }).detach();
   std::unique_lock lock(joining->mutex);
-  if (!joining->changed.wait_for(lock, patience, [&] { return joining->done; }))
+  if (!joining->changed.wait_for(lock, patience, [&] { return joining->done; })) {
+    joining->abandoned = true;
     return device_error(devices[0]->name(), ": not all of the ", count, " devices have joined for sums after ", static_cast<double>(patience.count()) / 1000,
                         " s: a process is late or the processes cannot reach one another; --deterministic adds up without the backend's collectives");
-  if (!joining->status.ok()) {
-    for (eb_communicator* handle : joining->handles)
-      if (handle) table->destroy(handle);
-    return Status(joining->status.code(), joining->status.message() + " (each process needs a device of its own; --deterministic adds up without the backend's collectives)");
   }
+  if (!joining->status.ok())
+    return Status(joining->status.code(), joining->status.message() + " (each process needs a device of its own; --deterministic adds up without the backend's collectives)");
   return own(devices, joining->handles);
 }
 

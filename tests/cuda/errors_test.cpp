@@ -31,7 +31,7 @@ struct Setting {
   }
   std::string out() const { return folder.path() + "/out"; }
   CommandResult command(const std::string& environment, const std::string& words) const {
-    const std::string line = "env -u ENGINE_BACKEND_PATH " + environment + " timeout 120 " + bin() + "/" + words + " >" + folder.path() + "/stdout.txt 2>" + folder.path() + "/stderr.txt";
+    const std::string line = "env -u ENGINE_BACKEND_PATH -u CUDA_EMULATION_DEVICES " + environment + " timeout 120 " + bin() + "/" + words + " >" + folder.path() + "/stdout.txt 2>" + folder.path() + "/stderr.txt";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of_file(folder.path() + "/stdout.txt"), text_of_file(folder.path() + "/stderr.txt")};
   }
