@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/distributed/text_of_rank.h"
 #include "engine/io/safetensors.h"
 
 namespace eng {
@@ -102,11 +103,7 @@ Status share_checkpoint(Ranks& ranks, Checkpoint& checkpoint) {
     head["options"] = checkpoint.options;
     for (const auto& [name, t] : checkpoint.tensors) head["tensors"].push_back({name, static_cast<int>(t.dtype()), t.shape()});
   }
-  std::string text = head.dump(-1, ' ', false, json::error_handler_t::replace);
-  uint64_t length = text.size();
-  ENG_TRY(ranks.broadcast(&length, sizeof length, 0));
-  text.resize(length);
-  ENG_TRY(ranks.broadcast(text.data(), length, 0));
+  ENG_ASSIGN(const std::string text, text_of_rank(ranks, 0, head.dump(-1, ' ', false, json::error_handler_t::replace)));
   if (ranks.rank() != 0) {
     try {
       head = json::parse(text);

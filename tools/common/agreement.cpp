@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "engine/distributed/text_of_rank.h"
 #include "engine/io/checksum.h"
 
 namespace eng::tools {
@@ -39,15 +40,6 @@ Result<uint32_t> of_data(const Dataset* data) {
     crc = crc32c(label.data(), label.size(), crc);
   }
   return crc;
-}
-
-// A rank's text on all ranks.
-Result<std::string> text_of_rank(Ranks& ranks, int rank, std::string text) {
-  uint64_t length = text.size();
-  ENG_TRY(ranks.broadcast(&length, sizeof length, rank));
-  text.resize(length);
-  ENG_TRY(ranks.broadcast(text.data(), length, rank));
-  return text;
 }
 
 // The lines in which two configurations differ: "devices = "cpu:0", not "cpu:1"; seed = ...".

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "engine/distributed/text_of_rank.h"
 #include "engine/exec/costs.h"
 #include "engine/report/plan_json.h"
 #include "graph/ops/op.h"
@@ -159,7 +160,6 @@ Result<std::optional<Plan>> plan_of(const TrainOptions& o, const std::vector<std
 // Rank 0 plans for all: costs measured on two ranks differ, and parts of different places would be added up.
 Result<std::optional<Plan>> shared_plan(Ranks& ranks, const std::function<Result<std::optional<Plan>>()>& make) {
   struct {
-    int64_t bytes = 0;
     int32_t code = 0, has_plan = 0;
   } head;
   std::string text;
@@ -169,11 +169,9 @@ Result<std::optional<Plan>> shared_plan(Ranks& ranks, const std::function<Result
     head.code = static_cast<int32_t>(made.status().code());
     head.has_plan = made.ok() && *made;
     text = !made.ok() ? made.status().message() : *made ? to_json(**made) : std::string();
-    head.bytes = static_cast<int64_t>(text.size());
   }
   ENG_TRY(ranks.broadcast(&head, sizeof head, 0));
-  text.resize(static_cast<size_t>(head.bytes));
-  if (head.bytes > 0) ENG_TRY(ranks.broadcast(text.data(), text.size(), 0));
+  ENG_ASSIGN(text, text_of_rank(ranks, 0, std::move(text)));
   if (static_cast<Code>(head.code) != Code::kOk) return Status(static_cast<Code>(head.code), text);
   if (!head.has_plan) return std::optional<Plan>();
   ENG_ASSIGN(Plan plan, parse_plan(text, "the plan of rank 0"));

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 
+#include "engine/distributed/text_of_rank.h"
 #include "engine/io/file.h"
 #include "engine/report/chrome_trace.h"
 
@@ -100,13 +101,7 @@ Status check_gradients(ModelSteps& steps, const Batch& batch) {
 Status write_trace(const StepTrace& trace, Ranks& ranks, const std::string& path) {
   std::string all;
   for (int r = 0; r < ranks.size(); ++r) {
-    std::string text = r == ranks.rank() ? trace.json() : "";
-    uint64_t length = text.size();
-    if (ranks.size() > 1) {
-      ENG_TRY(ranks.broadcast(&length, sizeof length, r));
-      text.resize(length);
-      ENG_TRY(ranks.broadcast(text.data(), length, r));
-    }
+    ENG_ASSIGN(const std::string text, text_of_rank(ranks, r, r == ranks.rank() ? trace.json() : ""));
     const size_t begin = text.find('[') + 1, end = text.rfind(']');
     if (r > 0) all += ",\n";
     all += r == 0 ? text.substr(0, end) : text.substr(begin, end - begin);
