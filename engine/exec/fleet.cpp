@@ -9,6 +9,8 @@
 #include <string_view>
 #include <thread>
 
+#include "engine/plugin/abi_words.h"
+
 namespace eng {
 namespace {
 
@@ -67,15 +69,14 @@ struct Joiner {
 };
 using Identity = std::array<char, 64>;
 
-void put(std::span<char> to, std::string_view text) { std::copy_n(text.data(), std::min(text.size(), to.size() - 1), to.data()); }
+void put(std::span<char> to, std::string_view word) { std::copy_n(word.data(), std::min(word.size(), to.size() - 1), to.data()); }
 
 // Whether all ranks' devices of a place can be in one group, the same answer on all ranks. `why_not` as in can_join.
 Result<bool> all_can_join(Ranks& ranks, const std::vector<std::shared_ptr<Device>>& devices, std::string& why_not) {
   const size_t bytes = sizeof(Joiner) + devices.size() * sizeof(Identity);
   std::vector<char> mine(bytes), all(bytes * static_cast<size_t>(ranks.size()));
   Joiner me;
-  const eb_string backend = devices[0]->backend().name;
-  put(me.backend, {backend.data, backend.length});
+  put(me.backend, text(devices[0]->backend().name));
   me.can = can_join(devices, why_not);
   put(me.reason, why_not);
   std::memcpy(mine.data(), &me, sizeof me);
@@ -134,8 +135,7 @@ Status join_devices(Fleet& fleet, bool deterministic) {
       fleet.replicas[r].communicators.resize(fleet.replicas[r].sums.size());
       fleet.replicas[r].communicators[place] = std::move(made[r]);
     }
-    const eb_string backend = devices[0]->backend().name;
-    fleet.order_of_sums = cat("gradients added up by ", std::string(backend.data, backend.length), "'s all-reduce");
+    fleet.order_of_sums = cat("gradients added up by ", text(devices[0]->backend().name), "'s all-reduce");
   }
   return {};
 }

@@ -6,16 +6,12 @@
 #include <thread>
 #include <utility>
 
+#include "engine/plugin/abi_words.h"
+
 namespace eng {
 namespace {
 
-eb_error no_error() { return {sizeof(eb_error), 0, {0}}; }
-
-const eb_collectives_table* table_of(const Device& device) {
-  static constexpr char kName[] = "collectives";
-  const eb_backend_table& b = device.backend();
-  return b.query ? static_cast<const eb_collectives_table*>(b.query({kName, sizeof kName - 1}, 1)) : nullptr;
-}
+const eb_collectives_table* table_of(const Device& device) { return optional_table<eb_collectives_table>(device.backend(), "collectives"); }
 
 Status without(const Device& device) { return unsupported(device.name(), ": its backend has no collective operations"); }
 

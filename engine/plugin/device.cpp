@@ -3,15 +3,13 @@
 
 #include <mutex>
 
+#include "engine/plugin/abi_words.h"
 #include "engine/plugin/node_desc.h"
 
 extern "C" const eb_backend_table* eb_cpu_backend(void);  // linked in; the engine sees nothing else of it
 
 namespace eng {
 namespace {
-
-eb_error no_error() { return {sizeof(eb_error), 0, {0}}; }
-std::string text(const eb_string& s) { return s.data ? std::string(s.data, s.length) : std::string(); }
 
 std::vector<const eb_backend_table*>& registry() {
   static std::vector<const eb_backend_table*> list{eb_cpu_backend()};
@@ -170,10 +168,7 @@ Status Device::fill_zero(void* to, uint64_t bytes) {
   return code == EB_OK ? Status() : to_status(code, error, name_);
 }
 
-static const eb_profiler_table* profiler_of(const eb_backend_table& backend) {
-  static constexpr char kName[] = "profiler";
-  return backend.query ? static_cast<const eb_profiler_table*>(backend.query({kName, sizeof kName - 1}, 1)) : nullptr;
-}
+static const eb_profiler_table* profiler_of(const eb_backend_table& backend) { return optional_table<eb_profiler_table>(backend, "profiler"); }
 
 bool Device::can_trace() const { return profiler_of(*backend_) != nullptr; }
 

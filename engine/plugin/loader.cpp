@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <set>
 
+#include "engine/plugin/abi_words.h"
 #include "engine/plugin/device.h"
 #include "engine/plugin/shared_object.h"
 
@@ -16,8 +17,6 @@ namespace eng {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text(const eb_string& s) { return s.data ? std::string(s.data, s.length) : std::string(); }
 
 Status check_size(uint32_t given, size_t needed, const char* what, const std::string& source) {
   if (given >= needed) return {};
