@@ -8,7 +8,6 @@
 #include "engine/exec/bucket.h"
 #include "engine/exec/shard_sums.h"
 #include "engine/exec/shard_tree.h"
-#include "graph/partition/cut.h"
 
 namespace eng {
 namespace {
@@ -82,7 +81,6 @@ struct ShardedStep::Impl {
   std::vector<double> records;                              // what ranks tell each other after a step
 
   int64_t first_replica() const { return fleet.ranks->rank() * static_cast<int64_t>(fleet.replicas.size()); }
-  Result<Step> step_of(int64_t rows) const;
   Status make_update(const Step& step);
   Result<ShardProgram*> program_of(size_t replica, size_t lane, int64_t rows, int64_t shard);
   Status list_works(Round& round);
@@ -95,15 +93,6 @@ struct ShardedStep::Impl {
   Status collect(Round& round, bool stop, StepOutcome& outcome);
   Status copy_gradients(std::vector<Tensor>& out);
 };
-
-Result<Step> ShardedStep::Impl::step_of(int64_t rows) const {
-  ENG_ASSIGN(Step step, make_step(rows));
-  if (fleet.replicas[0].lanes[0].size() > 1) {
-    ENG_ASSIGN(const std::vector<NodeId> order, step.graph.topological_order());
-    place_rest(step.graph, order);
-  }
-  return step;
-}
 
 // Buckets and the update programs, from the first step that is made. Gradients come in the reverse order of their weights, statistics with the forward pass.
 Status ShardedStep::Impl::make_update(const Step& step) {
@@ -140,7 +129,7 @@ Result<ShardProgram*> ShardedStep::Impl::program_of(size_t replica, size_t lane,
   for (const auto& k : {key, own})
     if (auto it = programs.find(k); it != programs.end()) return it->second.get();
   auto p = std::make_unique<ShardProgram>();
-  ENG_ASSIGN(p->step, step_of(rows));
+  ENG_ASSIGN(p->step, make_step(rows));
   ENG_TRY(make_update(p->step));
   p->feeds = p->step.inputs;
   if (p->step.labels != kNoValue) p->feeds.push_back(p->step.labels);
@@ -215,7 +204,7 @@ Result<Round*> ShardedStep::Impl::round_of(int64_t rows) {
   ENG_TRY(list_works(*round));
   if (options.training) {
     if (update_programs.empty()) {  // every shard of this rank is empty: the update is run all the same
-      ENG_ASSIGN(const Step step, step_of(fleet.rows(round->tree.root, rows).second - fleet.rows(round->tree.root, rows).first));
+      ENG_ASSIGN(const Step step, make_step(fleet.rows(round->tree.root, rows).second - fleet.rows(round->tree.root, rows).first));
       ENG_TRY(make_update(step));
     }
     std::vector<ShardPart> parts;

@@ -42,7 +42,8 @@ struct ShardedOptions {
 
 class ShardedStep {
  public:
-  // `make_step(rows)` gives the step of that many rows (StepOptions::sharded for training); its value ids need not be those of other row counts.
+  // `make_step(rows)` gives the step of that many rows (StepOptions::sharded for training), each node with its place;
+  // its value ids need not be those of other row counts.
   // Nothing is compiled yet. `fleet` must outlive this.
   using MakeStep = std::function<Result<Step>(int64_t rows)>;
   static Result<std::unique_ptr<ShardedStep>> create(Fleet& fleet, MakeStep make_step, const ShardedOptions& options);
